@@ -93,8 +93,8 @@ pub fn measure(port: u16) -> Measured {
     let ticks = u64::from(now.wrapping_sub(first) & PM_MASK).max(1);
     Measured {
         clock: Clock {
-            tsc_hz: round((end - start) * PM_HZ / ticks),
-            lapic_hz: round(u64::from(u32::MAX - count) * PM_HZ / ticks),
+            hz: round((end - start) * PM_HZ / ticks),
+            timer_hz: round(u64::from(u32::MAX - count) * PM_HZ / ticks),
         },
         waited: end - begin,
     }

@@ -154,7 +154,7 @@ pub fn explain(stop: &Stop) {
     };
     say!(" (error ", dec code, ")\n");
     let report =
-        BootReport { magic: BOOT_MAGIC, error: code, left_tsc: rdtsc(), ..Default::default() };
+        BootReport { magic: BOOT_MAGIC, error: code, left_ticks: rdtsc(), ..Default::default() };
     write_report(&report);
 }
 

@@ -50,7 +50,7 @@ pub enum Stop {
 }
 
 /// Called by [`entry`] on the first core with what the loader left in EAX and EBX.
-extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
+extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_ticks: u64) -> ! {
     // A damaged address must at least be one that can be read.
     let nothing = Header {
         console: 0x3F8,
@@ -65,7 +65,7 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
     } else {
         &nothing
     };
-    let report = BootReport { magic: BOOT_MAGIC, entry_tsc, ..Default::default() };
+    let report = BootReport { magic: BOOT_MAGIC, entry_ticks, ..Default::default() };
     console::init(header);
     if let Err(stop) = launch(magic, info, header, report) {
         console::explain(&stop);
@@ -98,8 +98,8 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     let measured = pc.reset_other_cores(tables.pm_timer);
     report.waited = measured.waited;
     report.lines = lines::settle(&header.iommu, &pc)?;
-    report.tsc_hz = measured.clock.tsc_hz;
-    report.lapic_hz = measured.clock.lapic_hz;
+    report.hz = measured.clock.hz;
+    report.timer_hz = measured.clock.timer_hz;
     for sandbox in sandboxes {
         // SAFETY: verified: a page of this sandbox's monitor in the image; no
         // core that could read it runs yet.
@@ -111,7 +111,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     play(&mut LowMemory, image.launch, 0);
     report.played = bulkhead_cpu_x86::rdtsc() - begin;
     let own = start_cores(image, &mut pc).map_err(Stop::Core)?;
-    report.left_tsc = bulkhead_cpu_x86::rdtsc();
+    report.left_ticks = bulkhead_cpu_x86::rdtsc();
     write_report(&report);
     match own {
         Some(start) => trampoline::leave(start),

@@ -6,11 +6,11 @@ use crate::{Failure, build};
 use bulkhead_arch_x86::start::GDT;
 use bulkhead_image::Guest;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::bareload::{Header, LOADER_PA, MAGIC, Piece};
 use bulkhead_layout::image::Range;
 use bulkhead_layout::info::{self, Info};
 use bulkhead_layout::monitor::{Action, Clock};
 use bulkhead_layout::report::KINDS;
+use bulkhead_layout::x86::bareload::{Header, LOADER_PA, MAGIC, Piece};
 use bulkhead_plan::Guest as Runs;
 use bulkhead_plan::{
     Device, Ioapic, Machine as Description, Place, Plan, Ports, Ram, Sandbox, Trigger,
@@ -121,7 +121,7 @@ pub fn machine(
 fn informed(guest: &mut Guest, end: u64) {
     let mut info = Info::new_zeroed();
     (info.magic, info.version) = (info::MAGIC, info::VERSION);
-    info.clock = Clock { tsc_hz: CLOCKS.0 * 1000, lapic_hz: CLOCKS.1 };
+    info.clock = Clock { hz: CLOCKS.0 * 1000, timer_hz: CLOCKS.1 };
     (info.memory, info.cores) = (end, 1);
     let len = guest.args.len().min(info.args.len() - 1);
     info.args[..len].copy_from_slice(&guest.args.as_bytes()[..len]);

@@ -5,7 +5,7 @@ use crate::report;
 use bulkhead_arch_x86::LongMode;
 use bulkhead_cpu_x86::{rdtsc, wrmsr};
 use bulkhead_kernel::{Layout, Machine, Object, Ref, Time, Vectors};
-use bulkhead_kernel_x86::{END_OF_INTERRUPT, Step, WINDOW, WINDOW_INDEX, X86};
+use bulkhead_kernel_x86::{END_OF_INTERRUPT, Port, Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
 use bulkhead_layout::image::MONITORS_VMX;
 use core::arch::asm;
@@ -154,8 +154,8 @@ impl Machine for X86Machine {
     }
 
     /// Each space's root has this entry, so no switch of spaces takes the kernel away.
-    fn kernel_entry(&self) -> (u64, usize) {
-        (self.facts().window, WINDOW_INDEX)
+    fn kernel_entry(&self) -> Option<(u64, usize)> {
+        Some((self.facts().window, WINDOW_INDEX))
     }
 
     #[inline(always)]
@@ -251,27 +251,12 @@ impl Machine for X86Machine {
         }
     }
 
-    fn port_in(&mut self, port: u16, bytes: u8) -> u32 {
-        let value: u32;
-        // EAX is 0 before, so that a narrow read leaves none of the kernel's bits above it for the program to see.
-        // SAFETY: a program that was given the port asks for it.
-        unsafe {
-            match bytes {
-                1 => asm!("in al, dx", in("dx") port, inout("eax") 0u32 => value, options(nostack)),
-                2 => asm!("in ax, dx", in("dx") port, inout("eax") 0u32 => value, options(nostack)),
-                _ => asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack)),
-            }
-        }
-        value
-    }
-
-    fn port_out(&mut self, port: u16, bytes: u8, value: u32) {
-        // SAFETY: a program that was given the port asks for it.
-        unsafe {
-            match bytes {
-                1 => asm!("out dx, al", in("dx") port, in("eax") value, options(nostack)),
-                2 => asm!("out dx, ax", in("dx") port, in("eax") value, options(nostack)),
-                _ => asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack)),
+    fn access(&mut self, Port { number, bytes, value }: Port) -> u64 {
+        match value {
+            None => read_port(number, bytes).into(),
+            Some(value) => {
+                write_port(number, bytes, value);
+                0
             }
         }
     }
@@ -315,6 +300,31 @@ impl Machine for X86Machine {
 
     fn exit(&mut self, code: u32) {
         exit(code)
+    }
+}
+
+fn read_port(port: u16, bytes: u8) -> u32 {
+    let value: u32;
+    // EAX is 0 before, so that a narrow read leaves none of the kernel's bits above it for the program to see.
+    // SAFETY: a program that was given the port asks for it.
+    unsafe {
+        match bytes {
+            1 => asm!("in al, dx", in("dx") port, inout("eax") 0u32 => value, options(nostack)),
+            2 => asm!("in ax, dx", in("dx") port, inout("eax") 0u32 => value, options(nostack)),
+            _ => asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack)),
+        }
+    }
+    value
+}
+
+fn write_port(port: u16, bytes: u8, value: u32) {
+    // SAFETY: a program that was given the port asks for it.
+    unsafe {
+        match bytes {
+            1 => asm!("out dx, al", in("dx") port, in("eax") value, options(nostack)),
+            2 => asm!("out dx, ax", in("dx") port, in("eax") value, options(nostack)),
+            _ => asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack)),
+        }
     }
 }
 

@@ -31,20 +31,20 @@ pub fn is_ours() -> bool {
 pub fn begin() {
     OURS.store(true, Ordering::Relaxed);
     let now = rdtsc();
-    set!(SANDBOX.begin_tsc, now);
-    set!(SANDBOX.played_tsc, now);
-    set!(SANDBOX.launch_tsc, now);
+    set!(SANDBOX.begin_ticks, now);
+    set!(SANDBOX.played_ticks, now);
+    set!(SANDBOX.launch_ticks, now);
     state(State::Running);
 }
 
 fn state(state: State) {
-    set!(SANDBOX.state_tsc, rdtsc());
+    set!(SANDBOX.state_ticks, rdtsc());
     set!(SANDBOX.state, state as u32);
 }
 
 /// Steady state begins.
 pub fn steady() {
-    set!(CORE.steady_tsc, rdtsc());
+    set!(CORE.steady_ticks, rdtsc());
 }
 
 /// The kernel ends.

@@ -121,11 +121,11 @@ unsafe extern "C" fn start(info: *const Info) {
     // A second in ns with 32 fraction bits, as both factors have them. 64 bits hold it, and no local APIC counts 2^32
     // times a second.
     const NANO: u64 = 1_000_000_000 << 32;
-    let tsc_hz = clock.tsc_hz.max(1);
+    let tsc_hz = clock.hz.max(1);
     let facts = machine.facts_mut();
     // Rounded down and up, so that neither the clock nor the timer runs ahead of the TSC.
     facts.nanos = NANO / tsc_hz;
-    facts.ticks = (clock.lapic_hz.min(u64::from(u32::MAX)) << 32).div_ceil(NANO >> 32);
+    facts.ticks = (clock.timer_hz.min(u64::from(u32::MAX)) << 32).div_ceil(NANO >> 32);
     (facts.base, facts.window) = (baked.base, baked.window);
     let nanos = facts.nanos;
     // The kernel's own root has no program's half: a wild pointer faults until a thread runs.
@@ -133,7 +133,7 @@ unsafe extern "C" fn start(info: *const Info) {
     machine.facts_mut().xcr0 = vector_registers();
     // The page of the clock: a frame of the host's, which every program sees, so that none has to call for the time.
     *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, nanos) as u32)) = nanos;
-    *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, tsc_hz) as u32)) = tsc_hz;
+    *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, hz) as u32)) = tsc_hz;
     #[cfg(feature = "trace")]
     machine.facts_mut().trace.begin(baked.trace, baked.trace_records, tsc_hz);
     timer();

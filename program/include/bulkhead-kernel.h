@@ -8,27 +8,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Calls: the low byte of RAX. */
-/* Send to RDI and wait for the answer. On a capability of the kernel's own objects: a method (label),
- * answered at once. */
+/* Calls: the low byte of the operation. */
+/* Send to the capability and wait for the answer. On a capability of the kernel's own objects: a
+ * method (label), answered at once. */
 #define BULKHEAD_OP_CALL 0x0ul
-/* Answer through the reply object, then receive from RDI, with the same reply object. */
+/* Answer through the reply object, then receive from the capability, with the same reply object. */
 #define BULKHEAD_OP_REPLY_RECV 0x1ul
-/* Receive from the endpoint or notification RDI until the deadline in RSI; the reply object is for a
- * caller. Deadlines are nanoseconds since the processor's start, by its TSC. One that is past, such as
- * 0, polls; u64::MAX never comes. */
+/* Receive from the endpoint or notification until the deadline; the reply object is for a caller.
+ * Deadlines are nanoseconds since the processor's start, by its counter. One that is past, such as 0,
+ * polls; u64::MAX never comes. */
 #define BULKHEAD_OP_RECV 0x2ul
 /* The same without a reply object: callers' messages are refused to them, and no context is taken over
  * from one. */
 #define BULKHEAD_OP_WAIT 0x3ul
-/* Send to RDI, and wait until it is received. To a notification: signal it, with the badge's bits;
- * without a badge bit 0. */
+/* Send to the capability, and wait until it is received. To a notification: signal it, with the
+ * badge's bits; without a badge bit 0. */
 #define BULKHEAD_OP_SEND 0x4ul
-/* Send to RDI if somebody waits there; otherwise nothing happens. */
+/* Send to the capability if somebody waits there; otherwise nothing happens. */
 #define BULKHEAD_OP_NB_SEND 0x5ul
-/* NbSend to the upper half of RDI, then Recv from the lower half, in one step, without a deadline. */
+/* NbSend to the second capability, then Recv from the first one, in one step, without a deadline. */
 #define BULKHEAD_OP_NB_SEND_RECV 0x6ul
-/* NbSend to the upper half of RDI, then Wait on the lower half, in one step, without a deadline. */
+/* NbSend to the second capability, then Wait on the first one, in one step, without a deadline. */
 #define BULKHEAD_OP_NB_SEND_WAIT 0x7ul
 /* Answer through the reply object, nothing else. Refused to a thread that runs on the time of whom it
  * would answer. */
@@ -62,9 +62,9 @@
 #define BULKHEAD_KIND_CONTEXT 0xaul
 /* A core's time to be given to contexts. */
 #define BULKHEAD_KIND_CONTROL 0xbul
-/* An interrupt vector. */
+/* An interrupt. */
 #define BULKHEAD_KIND_INTERRUPT 0xcul
-/* I/O ports. */
+/* Registers of a device that only instructions reach: I/O ports, on an architecture that has them. */
 #define BULKHEAD_KIND_PORTS 0xdul
 /* The sandbox itself: its console, its end. */
 #define BULKHEAD_KIND_SANDBOX 0xeul
@@ -110,9 +110,10 @@
 #define BULKHEAD_THREAD_SET_FAULT 0x16ul
 /* Where the ends of its budgets go. 1: as SET_FAULT. */
 #define BULKHEAD_THREAD_SET_TIMEOUT 0x17ul
-/* 1: instruction; 2: stack; 3: RDI; 4: RSI. It is stopped; what it waits for is cancelled. */
+/* 1: instruction; 2: stack; 3 and 4: first two arguments of the function there. It is stopped; what it
+ * waits for is cancelled. */
 #define BULKHEAD_THREAD_WRITE_REGISTERS 0x18ul
-/* Answers instruction, stack, RAX, flags. */
+/* Answers instruction, stack, the word that has a call's operation and status, flags. */
 #define BULKHEAD_THREAD_READ_REGISTERS 0x19ul
 /* It runs, or goes on, if it has a context. */
 #define BULKHEAD_THREAD_RESUME 0x1aul
@@ -120,13 +121,13 @@
 #define BULKHEAD_THREAD_SUSPEND 0x1bul
 /* Also receive this notification where it receives messages. 1: notification, with READ; 0: no more. */
 #define BULKHEAD_THREAD_BIND_NOTIFICATION 0x1cul
-/* 1: 1 if it uses vector registers, else 0. On a processor without XSAVE there are none for programs:
- * using them is exception 7 then, too. */
+/* 1: 1 if it uses vector registers, else 0. Where the kernel cannot keep them, programs have none:
+ * their use is an exception then, too. */
 #define BULKHEAD_THREAD_SET_FPU 0x1dul
 /* WRITE_REGISTERS and RESUME in one. 1 to 4: as of the first. */
 #define BULKHEAD_THREAD_START 0x1eul
-/* 1: its thread pointer, in the program's half: on x86-64 the base of FS, where compilers look for
- * _Thread_local variables. It is 0 before, and stays through calls and through START. */
+/* 1: its thread pointer, in the program's half. Compilers look for _Thread_local variables there. It
+ * is 0 before, and stays through calls and through START. */
 #define BULKHEAD_THREAD_SET_POINTER 0x1ful
 
 /* Methods: Table. Words are numbered from 1. */
@@ -355,11 +356,11 @@ struct bulkhead_name_messages {
     uint8_t kind;
     /* The receiver looks while that pays, before it sleeps. */
     bool adaptive;
-    /* Port that the sender rings, or the receiver's interrupt vector; 0: the receiver is not woken. */
+    /* Doorbell that the sender rings, or number of the receiver's interrupt; 0: the receiver is not woken. */
     uint16_t bell;
     /* Bytes of a message, if all have one size. */
     uint32_t message;
-    /* Address of the sender's right to the port, or 0. */
+    /* Address of the sender's right to the doorbell, or 0. */
     uint32_t right;
     /* Address of the sender's region. */
     uint64_t start;
@@ -447,7 +448,7 @@ _Static_assert(sizeof(struct bulkhead_name) == 64, "name");
 
 #define BULKHEAD_CLOCK_SIZE 0x10ul
 #define BULKHEAD_CLOCK_OFFSET_NANOS 0x0ul
-#define BULKHEAD_CLOCK_OFFSET_TSC_HZ 0x8ul
+#define BULKHEAD_CLOCK_OFFSET_HZ 0x8ul
 
 #define BULKHEAD_BUFFER_SIZE 0x200ul
 #define BULKHEAD_BUFFER_OFFSET_WORDS 0x0ul

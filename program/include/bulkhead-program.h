@@ -41,7 +41,7 @@ struct bulkhead_page {
 };
 
 struct bulkhead_clock {
-    uint64_t nanos, tsc_hz;
+    uint64_t nanos, hz;
 };
 
 /* What of a thread's messages does not fit into registers. */
@@ -63,7 +63,7 @@ BULKHEAD_SAME(page, args, PAGE_OFFSET_ARGS);
 BULKHEAD_SAME(page, name_of, PAGE_OFFSET_NAME_OF);
 BULKHEAD_SAME(page, load, PAGE_OFFSET_LOAD);
 BULKHEAD_SAME(load, overhead, LOAD_OFFSET_OVERHEAD);
-BULKHEAD_SAME(clock, tsc_hz, CLOCK_OFFSET_TSC_HZ);
+BULKHEAD_SAME(clock, hz, CLOCK_OFFSET_HZ);
 BULKHEAD_SAME(buffer, cap, BUFFER_OFFSET_CAP);
 BULKHEAD_SAME(buffer, receive, BUFFER_OFFSET_RECEIVE);
 _Static_assert(sizeof(struct bulkhead_page) == BULKHEAD_PAGE_SIZE, "page");

@@ -1,5 +1,6 @@
-//! Calls into the kernel ([`bulkhead_kernel_abi`] has their registers).
+//! Calls into the kernel ([`bulkhead_kernel_abi`] has their words).
 
+use crate::arch::{Architecture, Call, This};
 use bulkhead_kernel_abi::{Address, Code, Info, Label, Op, Status};
 use core::fmt;
 
@@ -86,28 +87,10 @@ impl Received {
 
 #[inline(always)]
 pub(crate) fn raw(op: Op, reply: Address, named: u64, info: u64, words: Words) -> (u64, Received) {
-    let [mut a, mut b, mut c, mut d] = words;
-    let (mut status, mut badge, mut info) = (op as u64 | u64::from(reply) << 32, named, info);
-    // SAFETY: a call changes the registers named here. In this thread's memory it changes the buffer, which nothing
-    // refers to (`Buffer` is read and written by volatile accesses).
-    #[cfg(target_os = "none")]
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") status, inlateout("rdi") badge, inlateout("rsi") info,
-            inlateout("rdx") a, inlateout("r8") b, inlateout("r9") c, inlateout("r10") d,
-            lateout("rcx") _, lateout("r11") _, options(nostack)
-        );
-    }
-    #[cfg(not(target_os = "none"))]
-    unreachable_on_host(&mut (&mut status, &mut badge, &mut info, &mut a, &mut b, &mut c, &mut d));
-    let message = Message { info: Info(info), words: [a, b, c, d] };
-    (status, Received { badge, message })
-}
-
-#[cfg(not(target_os = "none"))]
-fn unreachable_on_host<T>(_: &mut T) {
-    unreachable!("a program runs on the kernel, not here");
+    let operation = op as u64 | u64::from(reply) << 32;
+    let Call { operation: status, names: badge, description, words } =
+        This::call(Call { operation, names: named, description: info, words });
+    (status, Received { badge, message: Message { info: Info(description), words } })
 }
 
 #[inline(always)]

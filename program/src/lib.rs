@@ -16,6 +16,7 @@
 //! thread's; others begin at a symbol of their own ([`thread!`]).
 #![cfg_attr(target_os = "none", no_std)]
 
+mod arch;
 pub mod bell;
 mod call;
 mod console;

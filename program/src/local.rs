@@ -1,4 +1,4 @@
-//! Thread-local storage, found through the thread pointer (System V ABI for x86-64, section 3.4.6). The image builder
+//! Thread-local storage, found through the thread pointer. The image builder
 //! puts a copy of the file's thread-local data beside each stack of the manifest.
 //!
 //! Rust's `#[thread_local]` is not stable, so a variable is a symbol of its own in `.tbss`, and begins as zeros.
@@ -65,35 +65,11 @@ impl<T: Zero + Copy> Local<Cell<T>> {
 #[macro_export]
 macro_rules! local {
     ($(#[$meta:meta])* $visible:vis static $name:ident: $type:ty) => {
-        #[cfg(target_os = "none")]
-        core::arch::global_asm!(
-            ".pushsection .tbss.bulkhead_local, \"awT\", @nobits",
-            ".balign {align}",
-            concat!("\"", module_path!(), "::", stringify!($name), "\":"),
-            ".zero {size}",
-            ".popsection",
-            align = const align_of::<$type>(),
-            size = const size_of::<$type>(),
-        );
+        $crate::local_symbol!($name: $type);
         $(#[$meta])*
         $visible static $name: $crate::Local<$type> = {
             fn at() -> *const $type {
-                let at: *const $type;
-                #[cfg(target_os = "none")]
-                // SAFETY: reads the word to which the thread pointer points, which is itself.
-                unsafe {
-                    core::arch::asm!(
-                        "movq %fs:0, {at}",
-                        concat!("leaq \"", module_path!(), "::", stringify!($name), "\"@tpoff({at}), {at}"),
-                        at = out(reg) at,
-                        options(att_syntax, nostack, pure, readonly, preserves_flags)
-                    );
-                }
-                #[cfg(not(target_os = "none"))]
-                {
-                    at = core::ptr::null();
-                }
-                at
+                $crate::local_address!($name)
             }
             // SAFETY: the symbol above has room for it, and each thread's copy begins as zeros.
             unsafe { $crate::Local::new(at) }

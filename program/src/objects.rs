@@ -154,7 +154,7 @@ impl Thread {
         self.method(label::SET_PRIORITY, words)
     }
 
-    /// Its instruction, stack, RAX and flags.
+    /// Returns its instruction, stack, the word of a call's operation and status, and flags.
     ///
     /// # Errors
     /// The manifest rules all of them out.

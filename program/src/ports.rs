@@ -1,4 +1,4 @@
-//! I/O ports: a program reads and writes them by calls.
+//! I/O ports, where the architecture has them: a program reads and writes them by calls.
 
 use crate::call::{Error, invoke};
 use crate::names::Program;

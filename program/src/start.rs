@@ -1,5 +1,6 @@
 //! Where threads begin, and how a program ends.
 
+use crate::arch::{Architecture, This};
 use crate::call::invoke;
 use crate::names::Program;
 use bulkhead_kernel_abi::{Page, label, slot};
@@ -52,16 +53,10 @@ pub fn ready() {
 
 /// The thread is over: an exception that its fault handler sees, or that stops it.
 pub fn stop() -> ! {
-    // SAFETY: an exception in user mode ends this thread only.
-    #[cfg(target_os = "none")]
-    unsafe {
-        core::arch::asm!("ud2", options(noreturn, nostack))
-    }
-    #[cfg(not(target_os = "none"))]
-    unreachable!("a program runs on the kernel, not here")
+    This::stop()
 }
 
-/// Names the program's `fn hello(Program) -> u32`, which returns the exit code, or `-> !`. `-> !`.
+/// Names the program's `fn hello(Program) -> u32`, which returns the exit code, or `-> !`.
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {

@@ -158,7 +158,7 @@ static struct capture *capture(void)
 {
     uint32_t id = bulkhead_apic_id();
     for (uint32_t i = 0; i < the_info->cores && i < BULKHEAD_MAX_CORES; i++)
-        if (the_info->apic_ids[i] == id)
+        if (the_info->core_ids[i] == id)
             return &captures[i];
     return &captures[0];
 }
@@ -330,12 +330,12 @@ static uint64_t muldiv(uint64_t a, uint64_t b, uint64_t c)
 
 uint64_t bulkhead_nanos(uint64_t ticks)
 {
-    return muldiv(ticks, 1000000000, the_info->tsc_hz);
+    return muldiv(ticks, 1000000000, the_info->hz);
 }
 
 uint64_t bulkhead_ticks(uint64_t nanos)
 {
-    return muldiv(nanos, the_info->tsc_hz, 1000000000);
+    return muldiv(nanos, the_info->hz, 1000000000);
 }
 
 void bulkhead_timer_vector(uint8_t vector)
@@ -353,7 +353,7 @@ void bulkhead_arm(uint64_t due)
     }
     uint64_t now = bulkhead_tsc();
     /* One more, so that it never fires early. */
-    uint64_t count = due > now ? muldiv(due - now, the_info->lapic_hz, the_info->tsc_hz) : 0;
+    uint64_t count = due > now ? muldiv(due - now, the_info->timer_hz, the_info->hz) : 0;
     count = count < UINT32_MAX ? count + 1 : UINT32_MAX;
     bulkhead_wrmsr(X2APIC_TMICT, count);
 }
@@ -409,7 +409,7 @@ uint64_t bulkhead_bell_rung(uint8_t vector)
 
 bool bulkhead_bell_here(void)
 {
-    return bulkhead_apic_id() == the_info->apic_ids[0];
+    return bulkhead_apic_id() == the_info->core_ids[0];
 }
 
 void bulkhead_bell_ring(uint16_t port)
@@ -474,7 +474,7 @@ bool bulkhead_start_core(struct bulkhead_context context, uint32_t index, bulkhe
     const struct bulkhead_info *info = context.info;
     if (index == 0 || index >= info->cores || index >= BULKHEAD_MAX_CORES)
         return false;
-    uint64_t icr = (uint64_t)info->apic_ids[index] << 32;
+    uint64_t icr = (uint64_t)info->core_ids[index] << 32;
     __asm__("mov %%cr3, %0" : "=r"(bulkhead_smp_cr3));
     __asm__("mov %%cr4, %0" : "=r"(bulkhead_smp_cr4));
     /* SCE, LME and NXE; the rest of EFER is not the guest's. */

@@ -38,12 +38,12 @@ struct bulkhead_info {
     uint32_t version;
     uint32_t sandbox;
     char name[BULKHEAD_INFO_NAME];
-    uint64_t tsc_hz;
-    uint64_t lapic_hz;
+    uint64_t hz;
+    uint64_t timer_hz;
     uint64_t memory;
     uint32_t cores;
     uint32_t windows;
-    uint32_t apic_ids[BULKHEAD_MAX_CORES];
+    uint32_t core_ids[BULKHEAD_MAX_CORES];
     struct bulkhead_window window[BULKHEAD_INFO_MAX_CHANNELS];
     char args[BULKHEAD_INFO_ARGS_SIZE];
     uint32_t lines;       /* own interrupt lines, as a set */
@@ -58,12 +58,12 @@ struct bulkhead_info {
 BULKHEAD_SAME(version, VERSION);
 BULKHEAD_SAME(sandbox, SANDBOX);
 BULKHEAD_SAME(name, NAME);
-BULKHEAD_SAME(tsc_hz, TSC_HZ);
-BULKHEAD_SAME(lapic_hz, LAPIC_HZ);
+BULKHEAD_SAME(hz, HZ);
+BULKHEAD_SAME(timer_hz, TIMER_HZ);
 BULKHEAD_SAME(memory, MEMORY);
 BULKHEAD_SAME(cores, CORES);
 BULKHEAD_SAME(windows, WINDOWS);
-BULKHEAD_SAME(apic_ids, APIC_IDS);
+BULKHEAD_SAME(core_ids, CORE_IDS);
 BULKHEAD_SAME(window, WINDOW);
 BULKHEAD_SAME(args, ARGS);
 BULKHEAD_SAME(lines, LINES);

@@ -1,6 +1,7 @@
-//! Doorbells of channels: a sender rings by a write to a port, a receiver sleeps until its interrupt comes.
+//! Doorbells of channels: a sender rings by a number, a receiver sleeps until its interrupt comes.
 
-use crate::{cpu, interrupt, time};
+use crate::arch::{Architecture, This};
+use crate::{interrupt, time};
 use bulkhead_channel::adaptive::{Platform, Sleeper};
 use bulkhead_channel::bell::{Caller, Ring};
 use bulkhead_channel_memory::Mapping;
@@ -10,24 +11,23 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Nanoseconds that a sleep and its end take, more or less: an interrupt, and lost contents of caches.
 pub const SLEEP: u64 = 2_000;
 
-/// The port that a sender rings.
+/// The doorbell that a sender rings.
 #[derive(Debug)]
-pub struct Port(u16);
+pub struct Bell(u16);
 
-impl Ring for Port {
+impl Ring for Bell {
     fn ring(&mut self) {
-        // SAFETY: the monitor takes the write for a ring and does nothing else.
-        unsafe { cpu::outb(self.0, 0) }
+        This::ring(self.0);
     }
 }
 
-/// How often each vector's interrupt came.
+/// How often each interrupt came.
 static RUNG: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 /// Where a receiver sleeps: on its sandbox's first core, which its interrupts go to.
 #[derive(Debug)]
 pub struct Bed {
-    vector: u8,
+    interrupt: u8,
     /// How many interrupts it knows of.
     seen: u64,
 }
@@ -36,13 +36,13 @@ impl Bed {
     /// How many interrupts came.
     #[must_use]
     pub fn interrupts(&self) -> u64 {
-        RUNG[usize::from(self.vector)].load(Ordering::Acquire)
+        RUNG[usize::from(self.interrupt)].load(Ordering::Acquire)
     }
 }
 
 impl Platform for Bed {
     fn now(&mut self) -> u64 {
-        time::tsc()
+        time::counter()
     }
 
     fn relax(&mut self) {
@@ -62,9 +62,9 @@ impl Platform for Bed {
 
 /// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken, or this is not the sender.
 #[must_use]
-pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
+pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Bell>> {
     let doorbell = pair.doorbell().filter(|_| pair.sends())?;
-    Some(Caller::new(pair.bell().ok()?, Port(doorbell.at)))
+    Some(Caller::new(pair.bell().ok()?, Bell(doorbell.at)))
 }
 
 /// Sleeps until a channel's sender rings; `None` if it never does, or this is not the receiver. After the end itself
@@ -72,12 +72,12 @@ pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
 #[must_use]
 pub fn sleeper(pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, Bed>> {
     let doorbell = pair.doorbell().filter(|_| !pair.sends())?;
-    let vector = u8::try_from(doorbell.at).ok()?;
-    interrupt::set(vector, |frame, _| {
+    let number = u8::try_from(doorbell.at).ok()?;
+    interrupt::set(number, |frame, _| {
         // One core takes them.
-        let rung = &RUNG[usize::from(frame.vector as u8)];
+        let rung = &RUNG[usize::from(This::number(frame))];
         rung.store(rung.load(Ordering::Relaxed) + 1, Ordering::Release);
     });
     let spin = doorbell.spin(time::ticks(SLEEP));
-    Some(Sleeper::new(pair.arm().ok()?, spin, Bed { vector, seen: 0 }))
+    Some(Sleeper::new(pair.arm().ok()?, spin, Bed { interrupt: number, seen: 0 }))
 }

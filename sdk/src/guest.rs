@@ -9,10 +9,10 @@ use bulkhead_channel_memory::typed::Pair;
 use core::fmt::Arguments;
 
 impl Guest for Context {
-    type Ring = bell::Port;
+    type Ring = bell::Bell;
     type Bed = bell::Bed;
 
-    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, bell::Port>> {
+    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, bell::Bell>> {
         bell::caller(pair)
     }
 
@@ -25,7 +25,7 @@ impl Guest for Context {
     }
 
     fn now(&self) -> u64 {
-        time::nanos(time::tsc())
+        time::nanos(time::counter())
     }
 
     fn sleep_until(&self, nanos: u64) {

@@ -25,36 +25,31 @@
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
-pub mod apic;
+mod arch;
 pub mod bell;
 pub mod console;
 pub mod context;
-#[cfg(target_os = "none")]
 pub mod cores;
-#[cfg(not(target_os = "none"))]
-#[path = "cores_host.rs"]
-pub mod cores;
-pub mod cpu;
-pub mod fault;
 pub mod guest;
 pub mod hypercall;
 pub mod interrupt;
-pub mod line;
 pub mod link;
 pub mod mmio;
-pub mod paging;
 pub mod pci;
-pub mod percpu;
 #[cfg(target_os = "none")]
 mod start;
 pub mod time;
-pub mod user;
 pub mod window;
 
+// Parts of an architecture beyond its contract: for programs that are made for it.
+#[cfg(target_arch = "x86_64")]
+pub use arch::x86::{apic, cpu, fault, line, paging, user};
 pub use bulkhead_channel as channel;
 pub use bulkhead_channel_memory::typed;
 pub use bulkhead_layout as layout;
 pub use bulkhead_layout::{mark, marker};
+#[cfg(target_arch = "x86_64")]
+pub use bulkhead_monitor_abi_x86::cmos;
 pub use context::Context;
 
 /// Names the guest's `fn guest(Context) -> u32` (an exit code) or `-> !`.

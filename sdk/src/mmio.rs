@@ -1,7 +1,7 @@
-//! Device registers in memory: each access is one MOV of its size, the only form
+//! Device registers in memory: each access is one instruction of its size, the only form
 //! that the monitor carries out where it mediates (docs/monitor.md).
 
-use core::arch::asm;
+use crate::arch::{Architecture, This};
 
 /// Reads 32 bits.
 ///
@@ -9,23 +9,17 @@ use core::arch::asm;
 /// `address` is mapped, and the effect of a read of the device leaves this program's world intact.
 #[must_use]
 pub unsafe fn read32(address: u64) -> u32 {
-    let value;
     // SAFETY: the caller's.
-    unsafe {
-        asm!("mov {:e}, [{}]", out(reg) value, in(reg) address, options(nostack, preserves_flags));
-    }
-    value
+    unsafe { This::read32(address) }
 }
 
 /// Writes 32 bits.
 ///
 /// # Safety
-/// As for [`read32`]; data for the device is in memory, which it is on this processor once a store has retired.
+/// As for [`read32`]; data for the device is in memory, which it is once a store is done.
 pub unsafe fn write32(address: u64, value: u32) {
     // SAFETY: the caller's.
-    unsafe {
-        asm!("mov [{}], {:e}", in(reg) address, in(reg) value, options(nostack, preserves_flags));
-    }
+    unsafe { This::write32(address, value) }
 }
 
 /// Reads 64 bits.
@@ -34,12 +28,8 @@ pub unsafe fn write32(address: u64, value: u32) {
 /// As for [`read32`].
 #[must_use]
 pub unsafe fn read64(address: u64) -> u64 {
-    let value;
     // SAFETY: the caller's.
-    unsafe {
-        asm!("mov {}, [{}]", out(reg) value, in(reg) address, options(nostack, preserves_flags));
-    }
-    value
+    unsafe { This::read64(address) }
 }
 
 /// Writes 64 bits.
@@ -48,7 +38,5 @@ pub unsafe fn read64(address: u64) -> u64 {
 /// As for [`write32`].
 pub unsafe fn write64(address: u64, value: u64) {
     // SAFETY: the caller's.
-    unsafe {
-        asm!("mov [{}], {}", in(reg) address, in(reg) value, options(nostack, preserves_flags));
-    }
+    unsafe { This::write64(address, value) }
 }

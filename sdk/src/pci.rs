@@ -4,8 +4,9 @@
 //! A device's addresses are guest-physical ones, which are also this program's. It may read and write the sandbox's RAM
 //! and channels, with their rights, and nothing else. Registers above 4 GiB need [`crate::paging::map_everything`].
 
+use crate::arch::{Architecture, This};
 use crate::interrupt::{self, Handler};
-use crate::{cpu, mmio};
+use crate::mmio;
 use bulkhead_layout::map::ECAM_GPA;
 
 /// Registers of every function's configuration space (PCI 3.0, 6.1).
@@ -34,9 +35,6 @@ pub const MSI: u8 = 0x05;
 pub const MSIX: u8 = 0x11;
 /// Value of a read of an absent register.
 pub const ABSENT: u32 = u32::MAX;
-
-const ADDRESS_PORT: u16 = 0xCF8;
-const DATA_PORT: u16 = 0xCFC;
 
 /// A function: bus in bits 15:8, device in 7:3, function in 2:0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,28 +83,6 @@ impl Function {
         unsafe { mmio::write32(self.page() + u64::from(offset & 0xFFC), value) }
     }
 
-    /// As [`Self::read`], by ports 0xCF8 and 0xCFC; `offset` below 256. One core at
-    /// a time: the address port is one for all cores.
-    #[must_use]
-    pub fn read_by_ports(self, offset: u8) -> u32 {
-        self.select(offset);
-        // SAFETY: the port is one of the two of configuration space, which the monitor mediates.
-        unsafe { cpu::inl(DATA_PORT) }
-    }
-
-    /// As [`Self::write`], by ports.
-    pub fn write_by_ports(self, offset: u8, value: u32) {
-        self.select(offset);
-        // SAFETY: the port is one of the two of configuration space, which the monitor mediates.
-        unsafe { cpu::outl(DATA_PORT, value) }
-    }
-
-    fn select(self, offset: u8) {
-        let address = 1 << 31 | u32::from(self.0) << 8 | u32::from(offset & 0xFC);
-        // SAFETY: the address register, kept by the monitor.
-        unsafe { cpu::outl(ADDRESS_PORT, address) }
-    }
-
     /// Offset of its first capability with this ID.
     #[must_use]
     pub fn capability(self, id: u8) -> Option<u16> {
@@ -152,23 +128,23 @@ impl Function {
         if control == 0 { 0 } else { (control as u16 & 0x7FF) + 1 }
     }
 
-    /// Lets entry `number` of its MSI-X table raise `vector` on the core with this
-    /// x2APIC ID, sets the handler, and switches MSI-X on. False if there is no such
+    /// Lets an entry of its MSI-X table raise an interrupt on the core with this
+    /// hardware ID, sets the handler, and switches MSI-X on. False if there is no such
     /// entry. A core of another sandbox is denied. Call [`Self::enable`] before.
-    pub fn msix(self, number: u16, apic_id: u32, vector: u8, handler: Handler) -> bool {
+    pub fn msix(self, entry: u16, core: u32, number: u8, handler: Handler) -> bool {
         const ENABLE: u32 = 1 << 31;
         const MASK_ALL: u32 = 1 << 30;
-        if number >= self.msix_vectors() {
+        if entry >= self.msix_vectors() {
             return false;
         }
         let Some(at) = self.capability(MSIX) else { return false };
         let place = self.read(at + 4);
         let Some(bar) = self.bar(place as u16 & 7) else { return false };
-        interrupt::set(vector, handler);
-        let entry = bar + u64::from(place & !7) + 16 * u64::from(number);
-        let [address, upper, data] = message(apic_id, vector);
+        interrupt::set(number, handler);
+        let entry = bar + u64::from(place & !7) + 16 * u64::from(entry);
+        let [address, upper, data] = This::message(core, number);
         for (offset, value) in [(12, 1), (0, address), (4, upper), (8, data), (12, 0)] {
-            // SAFETY: its MSI-X table (PCI 3.0, 6.8.2), where the monitor checks each write; the vector has its
+            // SAFETY: its MSI-X table (PCI 3.0, 6.8.2), where the monitor checks each write; the interrupt has its
             // handler.
             unsafe { mmio::write32(entry + offset, value) }
         }
@@ -176,16 +152,16 @@ impl Function {
         true
     }
 
-    /// Lets its MSI raise `vector` on the core with this x2APIC ID, and sets the
+    /// Lets its MSI raise an interrupt on the core with this hardware ID, and sets the
     /// handler. False if it has no MSI. A core of another sandbox is denied.
-    pub fn msi(self, apic_id: u32, vector: u8, handler: Handler) -> bool {
+    pub fn msi(self, core: u32, number: u8, handler: Handler) -> bool {
         const ENABLE: u32 = 1 << 16;
         const WIDE: u32 = 1 << 23;
         let Some(at) = self.capability(MSI) else { return false };
         let control = self.read(at);
         self.write(at, control & !ENABLE);
-        interrupt::set(vector, handler);
-        let [address, upper, data] = message(apic_id, vector);
+        interrupt::set(number, handler);
+        let [address, upper, data] = This::message(core, number);
         self.write(at + 4, address);
         if control & WIDE != 0 {
             self.write(at + 8, upper);
@@ -196,11 +172,4 @@ impl Function {
         self.write(at, control | ENABLE);
         true
     }
-}
-
-/// Address, its upper half and data of a message: fixed, edge, physical destination
-/// (APM volume 2, 16.12).
-#[must_use]
-pub const fn message(apic_id: u32, vector: u8) -> [u32; 3] {
-    [0xFEE0_0000 | (apic_id & 0xFF) << 12, 0, vector as u32]
 }

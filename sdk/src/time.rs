@@ -1,107 +1,83 @@
-//! Time: stamps from the TSC, one-shot timers at absolute times from the local
-//! APIC, sleep. Arming costs no exit: only the count (or the deadline) is
-//! written, the local vector once.
+//! Time: stamps from the clock's counter, one-shot timers at absolute times, sleep. Arming costs no exit.
 
+use crate::arch::{Architecture, This};
 use crate::interrupt::{self, Handler};
-use crate::{apic, cpu};
 use bulkhead_layout::info::Info;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
-pub use crate::cpu::tsc;
-
-static TSC_HZ: AtomicU64 = AtomicU64::new(1_000_000_000);
-/// Timer ticks for one TSC tick, 32 fraction bits.
-static TICKS: AtomicU64 = AtomicU64::new(1 << 32);
-/// Nanoseconds for one TSC tick, 32 fraction bits.
+static HZ: AtomicU64 = AtomicU64::new(1_000_000_000);
+/// Nanoseconds of a tick, 32 fraction bits.
 static NANOS: AtomicU64 = AtomicU64::new(1 << 32);
-static DEADLINE: AtomicBool = AtomicBool::new(false);
 
-/// Vector of [`sleep_until`].
+/// Interrupt of [`sleep_until`].
 const SLEEP: u8 = 0xEF;
 const NANO: u64 = 1_000_000_000;
 
 /// `value * factor`, the factor with 32 fraction bits.
-fn scale(value: u64, factor: u64) -> u64 {
+pub(crate) fn scale(value: u64, factor: u64) -> u64 {
     ((u128::from(value) * u128::from(factor)) >> 32) as u64
 }
 
 /// `(a << 32) / b`, rounded up so that a timer never fires early.
-fn ratio(a: u64, b: u64) -> u64 {
+pub(crate) fn ratio(a: u64, b: u64) -> u64 {
     (u128::from(a) << 32).div_ceil(u128::from(b)) as u64
 }
 
 pub(crate) fn setup(info: &Info) {
-    let tsc = info.clock.tsc_hz.max(1);
-    TSC_HZ.store(tsc, Ordering::Relaxed);
-    TICKS.store(ratio(info.clock.lapic_hz, tsc), Ordering::Relaxed);
-    NANOS.store(ratio(NANO, tsc), Ordering::Relaxed);
-    let deadline = cpu::cpuid(1, 0)[2] & 1 << 24 != 0;
-    DEADLINE.store(deadline, Ordering::Relaxed);
+    let hz = info.clock.hz.max(1);
+    HZ.store(hz, Ordering::Relaxed);
+    NANOS.store(ratio(NANO, hz), Ordering::Relaxed);
     interrupt::set(SLEEP, |_, _| {});
 }
 
-/// TSC ticks a second.
+/// Reads the counter of the clock, in order with earlier instructions.
 #[must_use]
-pub fn tsc_hz() -> u64 {
-    TSC_HZ.load(Ordering::Relaxed)
+pub fn counter() -> u64 {
+    This::counter()
 }
 
-/// TSC ticks as nanoseconds.
+/// Ticks of the counter in a second.
+#[must_use]
+pub fn hz() -> u64 {
+    HZ.load(Ordering::Relaxed)
+}
+
+/// Converts ticks to nanoseconds.
 #[must_use]
 pub fn nanos(ticks: u64) -> u64 {
     scale(ticks, NANOS.load(Ordering::Relaxed))
 }
 
-/// Nanoseconds as TSC ticks.
+/// Converts nanoseconds to ticks.
 #[must_use]
 pub fn ticks(nanos: u64) -> u64 {
-    (u128::from(nanos) * u128::from(tsc_hz()) / u128::from(NANO)) as u64
+    (u128::from(nanos) * u128::from(hz()) / u128::from(NANO)) as u64
 }
 
-/// Lets this core's timer raise `vector`; it is armed by [`arm`]. A vector that is
-/// in use already costs no exit: only a write of it is mediated.
-pub fn use_vector(vector: u8) {
-    const DIVIDE_BY_1: u64 = 0b1011;
-    const DELIVERY_STATUS: u64 = 1 << 12;
-    let mode = if DEADLINE.load(Ordering::Relaxed) { apic::MODE_DEADLINE } else { 0 };
-    let entry = mode | u64::from(vector);
-    // SAFETY: the timer is this core's own, and every vector has an entry.
-    unsafe {
-        cpu::wrmsr(apic::DCR, DIVIDE_BY_1);
-        if cpu::rdmsr(apic::LVT_TIMER) & !DELIVERY_STATUS != entry {
-            cpu::wrmsr(apic::LVT_TIMER, entry);
-        }
-    }
+/// Lets this core's timer raise an interrupt; it is armed by [`arm`]. An interrupt that is
+/// in use already costs no exit.
+pub fn use_interrupt(number: u8) {
+    This::use_timer(number);
 }
 
-/// Arms this core's timer for an absolute TSC value (at once if it is past).
-/// It fires once, and early if the time is beyond the 32-bit counter: ask the
+/// Arms this core's timer for an absolute value of the counter (at once if it is past).
+/// It fires once, and early if the time is too far for it: ask the
 /// clock again.
 pub fn arm(due: u64) {
-    if DEADLINE.load(Ordering::Relaxed) {
-        // SAFETY: the timer is this core's own. 0 would disarm it.
-        unsafe { cpu::wrmsr(apic::TSC_DEADLINE, due.max(1)) }
-    } else {
-        let left = due.saturating_sub(tsc());
-        let count = scale(left, TICKS.load(Ordering::Relaxed)).clamp(1, u64::from(u32::MAX));
-        // SAFETY: the timer is this core's own.
-        unsafe { cpu::wrmsr(apic::TMICT, count) }
-    }
+    This::arm(due);
 }
 
 /// Stops this core's timer.
 pub fn disarm() {
-    let register = if DEADLINE.load(Ordering::Relaxed) { apic::TSC_DEADLINE } else { apic::TMICT };
-    // SAFETY: the timer is this core's own.
-    unsafe { cpu::wrmsr(register, 0) }
+    This::disarm();
 }
 
-/// Sleeps until the TSC has reached `due`. Takes the timer of this core; other
+/// Sleeps until the counter has reached `due`. Takes the timer of this core; other
 /// interrupts are served meanwhile, and are off afterwards.
 pub fn sleep_until(due: u64) {
     interrupt::disable();
-    use_vector(SLEEP);
-    while tsc() < due {
+    use_interrupt(SLEEP);
+    while counter() < due {
         arm(due);
         interrupt::wait();
     }
@@ -110,7 +86,7 @@ pub fn sleep_until(due: u64) {
 
 /// Sleeps for so many nanoseconds.
 pub fn sleep(nanos: u64) {
-    sleep_until(tsc() + ticks(nanos));
+    sleep_until(counter() + ticks(nanos));
 }
 
 /// A periodic release at absolute times: the n-th is due at `start + n * period`,
@@ -122,7 +98,7 @@ pub struct Periodic {
 }
 
 impl Periodic {
-    /// First release at `start`, both in TSC ticks.
+    /// First release at `start`, both in ticks.
     #[must_use]
     pub const fn new(start: u64, period: u64) -> Self {
         Self { due: start, period }
@@ -146,9 +122,9 @@ impl Periodic {
     }
 
     /// Registers the handler that serves the releases and arms the first one.
-    pub fn start(&self, vector: u8, handler: Handler) {
-        interrupt::set(vector, handler);
-        use_vector(vector);
+    pub fn start(&self, number: u8, handler: Handler) {
+        interrupt::set(number, handler);
+        use_interrupt(number);
         arm(self.due);
     }
 }

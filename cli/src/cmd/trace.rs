@@ -159,7 +159,7 @@ fn attached(
 fn text(kernel: &Kernel<'_>) -> String {
     let Kernel { name, timeline, names } = kernel;
     let line = |record: bulkhead_trace::Record| {
-        let at = timeline.nanoseconds(record.tsc);
+        let at = timeline.nanoseconds(record.ticks);
         format!("{:>12}.{:03} {name} {}\n", at / 1_000, at % 1_000, names.tell(&record.event))
     };
     timeline.records().map(line).collect()

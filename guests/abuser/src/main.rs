@@ -38,7 +38,7 @@ struct Done {
 /// Does it until the time is over.
 fn until(end: u64, mut act: impl FnMut() -> bool) -> Done {
     let mut done = Done::default();
-    while time::tsc() < end {
+    while time::counter() < end {
         done.times += 1;
         done.effects += u64::from(act());
     }
@@ -63,23 +63,23 @@ fn offer(context: Context, target: u32) -> bool {
 /// When the victim's next release is due, by its telemetry; now if it says nothing.
 fn release(context: Context) -> u64 {
     let words = window::channel(context, "telemetry").map_or(&[][..], |window| window.words());
-    let Some(record) = telemetry::read(words) else { return time::tsc() + time::ticks(SOON) };
+    let Some(record) = telemetry::read(words) else { return time::counter() + time::ticks(SOON) };
     let period = record.period_ns.max(1);
     // It was published a moment ago, of which the steps take care.
-    time::tsc() + time::ticks(period - record.time_ns % period)
+    time::counter() + time::ticks(period - record.time_ns % period)
 }
 
 /// Offers a channel, and takes it back once it has been accepted. That is a doorbell of the victim's, as near to its
 /// next release as `number` says.
 fn take(context: Context, target: u32, number: u64) -> bool {
     let Ok(slot) = context.offer(target, 1) else { return false };
-    let patience = time::tsc() + time::ticks(3 * MILLISECOND);
-    while context.state(&slot).other != Phase::Open && time::tsc() < patience {}
+    let patience = time::counter() + time::ticks(3 * MILLISECOND);
+    while context.state(&slot).other != Phase::Open && time::counter() < patience {}
     let accepted = context.state(&slot).other == Phase::Open;
     if accepted {
         let after = number * STEP % (BEFORE + AFTER);
         let due = release(context) - time::ticks(BEFORE) + time::ticks(after);
-        while time::tsc() < due {}
+        while time::counter() < due {}
     }
     context.close(&slot).is_ok() && accepted
 }
@@ -129,7 +129,7 @@ fn guest(context: Context) -> u32 {
     time::sleep(context.arg_u64("pause").unwrap_or(5) * MILLISECOND);
     let mut idle = 0;
     for right in context.arg("do").unwrap_or_default().split(',') {
-        let done = abuse(context, right, target, time::tsc() + time::ticks(length));
+        let done = abuse(context, right, target, time::counter() + time::ticks(length));
         println!("abuser: {right}: {} times, {} to some effect", done.times, done.effects);
         idle += u32::from(done.times == 0);
     }

@@ -125,9 +125,9 @@ impl Controller {
 
     fn enable(&self, control: u32) -> Result<(), Wrong> {
         self.write32(register::CC, control);
-        let due = time::tsc() + time::ticks(PATIENCE);
+        let due = time::counter() + time::ticks(PATIENCE);
         while self.read32(register::CSTS) & 1 != control & 1 {
-            if time::tsc() > due {
+            if time::counter() > due {
                 return Err(Wrong::Absent("readiness"));
             }
         }
@@ -195,14 +195,14 @@ impl Controller {
         let [_, page] = self.queues[queue].pages();
         let (head, phase) = (self.queues[queue].head, self.queues[queue].phase);
         let at = page * Arena::PAGE_WORDS + 2 * usize::from(head) + 1;
-        let due = time::tsc() + time::ticks(PATIENCE);
+        let due = time::counter() + time::ticks(PATIENCE);
         interrupt::disable();
         let status = loop {
             let word = Arena::get(at);
             if word >> 48 & 1 == phase {
                 break (word >> 49) as u16;
             }
-            if time::tsc() > due {
+            if time::counter() > due {
                 return Err(Wrong::Silent);
             }
             time::arm(due);

@@ -117,9 +117,9 @@ impl Device {
         let ((_, registers), (notify, doorbells), (_, config)) = (of(1)?, of(2)?, of(4)?);
         let status = |bits: u8| write(registers + common::STATUS, bits);
         status(0);
-        let due = time::tsc() + time::ticks(PATIENCE);
+        let due = time::counter() + time::ticks(PATIENCE);
         while read::<u8>(registers + common::STATUS) != 0 {
-            if time::tsc() > due {
+            if time::counter() > due {
                 return Err(Wrong::Absent("reset"));
             }
         }
@@ -156,10 +156,10 @@ impl Device {
     pub fn io(&mut self, requests: &[Request]) -> Result<(), Wrong> {
         let first = self.sent;
         self.begin(requests);
-        let due = time::tsc() + time::ticks(PATIENCE);
+        let due = time::counter() + time::ticks(PATIENCE);
         interrupt::disable();
         while get_half(USED, 1) != self.sent {
-            if time::tsc() > due {
+            if time::counter() > due {
                 return Err(Wrong::Silent);
             }
             time::arm(due);

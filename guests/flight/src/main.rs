@@ -88,7 +88,7 @@ fn guest(context: Context) -> u32 {
         if pilot.publishes() { "on" } else { "off" }
     );
 
-    let start = time::tsc() + time::ticks(LEAD_NS);
+    let start = time::counter() + time::ticks(LEAD_NS);
     let period = time::ticks(PERIOD_NS);
     DUE.store(start, Ordering::Relaxed);
     PERIOD.store(period, Ordering::Relaxed);
@@ -97,11 +97,11 @@ fn guest(context: Context) -> u32 {
     let mut served = 0;
     loop {
         let now = wait_beyond(served);
-        let began = time::tsc();
+        let began = time::counter();
         mark!(marker::BEGIN | marker::id::FLIGHT_RELEASE);
         pilot.serve(now - served - 1, LATE.load(Ordering::Relaxed), start);
         mark!(marker::END | marker::id::FLIGHT_RELEASE);
-        pilot.account(time::tsc() - began);
+        pilot.account(time::counter() - began);
         served = now;
         if consents {
             consent(context);

@@ -47,7 +47,7 @@ impl Pilot {
     pub fn serve(&mut self, missed: u64, late: u64, start: u64) {
         self.books.released(missed, time::nanos(late));
         let sample = self.flight.step(self.substeps);
-        self.books.enter(&sample, time::nanos(time::tsc() - start));
+        self.books.enter(&sample, time::nanos(time::counter() - start));
         if let Some(page) = &self.page {
             telemetry::publish(page.words(), &self.books.record);
         }

@@ -107,8 +107,8 @@ fn open_book(context: Context) {
 fn wait_for_audit(life: u64) {
     word(READY).store(life, Ordering::SeqCst);
     // Before the first one the driver learns the victim's normal behaviour.
-    let limit = time::tsc() + time::ticks(if life == 1 { 100 * AUDIT } else { AUDIT });
-    while word(TOLD).load(Ordering::Acquire) != life && time::tsc() < limit {
+    let limit = time::counter() + time::ticks(if life == 1 { 100 * AUDIT } else { AUDIT });
+    while word(TOLD).load(Ordering::Acquire) != life && time::counter() < limit {
         core::hint::spin_loop();
     }
 }
@@ -117,7 +117,7 @@ fn wait_for_audit(life: u64) {
 fn aims(context: Context) -> Aims {
     let info = context.info();
     let mut aims = Aims { sandboxes: info.sandboxes, ..Aims::default() };
-    let cores = info.apic_ids.iter().take(info.cores as usize);
+    let cores = info.core_ids.iter().take(info.cores as usize);
     cores.for_each(|id| aims.own.push(u64::from(*id)));
     (0..3).for_each(|_| aims.pages.push(IOAPIC));
     let functions = context.arg("functions").unwrap_or("").split(',');
@@ -250,10 +250,10 @@ struct Heard {
 fn wake(context: Context, heard: &mut [Heard; CORES]) {
     let cores = TAKE_PART.load(Ordering::Relaxed) as usize;
     for (core, heard) in heard.iter_mut().enumerate().take(cores).skip(1) {
-        let (done, now) = (noted(count(core)).load(Ordering::Relaxed), time::tsc());
+        let (done, now) = (noted(count(core)).load(Ordering::Relaxed), time::counter());
         if heard.at == 0 || done == heard.done && now - heard.at > time::ticks(SILENCE) {
             let _ = cores::start(context, core, work);
-            heard.at = time::tsc();
+            heard.at = time::counter();
         }
         if done != heard.done {
             *heard = Heard { done, at: now };

@@ -18,17 +18,17 @@ static ARRIVED: AtomicU64 = AtomicU64::new(0);
 
 /// TSC ticks of one null hypercall.
 fn call() -> u64 {
-    let before = time::tsc();
+    let before = time::counter();
     mark!(marker::BEGIN | marker::id::HYPERCALL);
     // SAFETY: a null call changes RAX only.
     unsafe { asm!("vmmcall", inout("rax") NULL => _, options(nostack)) };
     mark!(marker::END | marker::id::HYPERCALL);
-    time::tsc() - before
+    time::counter() - before
 }
 
 /// TSC ticks of sending one interrupt to the core with this x2APIC ID.
 fn send(to: u32) -> u64 {
-    let before = time::tsc();
+    let before = time::counter();
     mark!(marker::BEGIN | marker::id::ICR);
     // SAFETY: the vector has a handler on every core of the sandbox.
     unsafe {
@@ -36,7 +36,7 @@ fn send(to: u32) -> u64 {
             options(nostack, preserves_flags));
     }
     mark!(marker::END | marker::id::ICR);
-    time::tsc() - before
+    time::counter() - before
 }
 
 /// The least of so many measurements.
@@ -91,15 +91,15 @@ fn guest(context: Context) -> u32 {
         println!("micro: core 1 did not start");
         return 1;
     }
-    let to = info.apic_ids[usize::from(two)];
+    let to = info.core_ids[usize::from(two)];
     hypercall::ready();
 
     println!("micro: hypercall {} ticks", least(rounds, call));
     let sent = least(rounds, || {
         let seen = ARRIVED.load(Ordering::Acquire);
         let ticks = send(to);
-        let limit = time::tsc() + time::ticks(10_000_000);
-        while ARRIVED.load(Ordering::Acquire) == seen && time::tsc() < limit {
+        let limit = time::counter() + time::ticks(10_000_000);
+        while ARRIVED.load(Ordering::Acquire) == seen && time::counter() < limit {
             // Asleep, so that the other core is not held up; to itself it wakes at once.
             time::sleep(10_000);
         }

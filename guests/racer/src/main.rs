@@ -20,7 +20,7 @@ const STARTUP: u64 = 0x4600 | 0x08;
 
 /// Wakes the second core: it comes to the start-up code that `cores::start` prepared.
 fn wake(context: Context) {
-    let to = u64::from(context.info().apic_ids[1]) << 32;
+    let to = u64::from(context.info().core_ids[1]) << 32;
     // SAFETY: a core of this sandbox, which runs nothing that others rely on.
     unsafe {
         cpu::wrmsr(apic::ICR, to | INIT);

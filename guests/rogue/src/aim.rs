@@ -129,6 +129,6 @@ impl Aim {
 
 /// The lowest x2APIC ID that is not among the own ones.
 fn foreign(info: &Info) -> u32 {
-    let own = &info.apic_ids[..(info.cores as usize).min(info.apic_ids.len())];
+    let own = &info.core_ids[..(info.cores as usize).min(info.core_ids.len())];
     (0..).find(|id| !own.contains(id)).unwrap_or(0)
 }

@@ -74,7 +74,7 @@ const fn edu_at(offset: u64) -> u64 {
 
 /// A register of CMOS memory, as a record names it.
 const fn cmos(index: u64) -> u64 {
-    bulkhead_sdk::layout::cmos::ADDRESS + index
+    bulkhead_sdk::cmos::ADDRESS + index
 }
 
 const fn of(function: Function, offset: u64) -> u64 {

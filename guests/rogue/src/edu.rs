@@ -241,11 +241,11 @@ pub fn storm(_: &Aim) -> Got {
     config::message(apic::id(), 0, u32::from(VECTOR))?;
     let before = arrived();
     interrupt::enable();
-    let begin = time::tsc();
+    let begin = time::counter();
     for n in 1..=STORM {
         raise();
         let next = begin + time::ticks(n * 10_000);
-        while time::tsc() < next {}
+        while time::counter() < next {}
     }
     interrupt::disable();
     Ok(arrived() - before)

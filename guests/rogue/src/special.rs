@@ -177,7 +177,7 @@ pub fn lvt_smi(_: &Aim) -> Got {
 /// The timer as NMI: it would ring the monitor's doorbell.
 pub fn lvt_nmi(_: &Aim) -> Got {
     let result = lvt(apic::LVT_TIMER, 0b100);
-    time::arm(time::tsc() + 10_000);
+    time::arm(time::counter() + 10_000);
     spin(100_000);
     time::disarm();
     result
@@ -194,8 +194,8 @@ pub fn lvt_extint(_: &Aim) -> Got {
 }
 
 fn spin(ticks: u64) {
-    let end = time::tsc() + ticks;
-    while time::tsc() < end {
+    let end = time::counter() + ticks;
+    while time::counter() < end {
         core::hint::spin_loop();
     }
 }

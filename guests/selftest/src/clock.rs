@@ -14,9 +14,9 @@ fn allowed(context: Context) -> u64 {
 /// Sleeps end neither early nor late.
 pub fn one_shot(context: Context) -> Result<(), Wrong> {
     for n in 1..=10 {
-        let due = time::tsc() + time::ticks(n * MILLISECOND / 4);
+        let due = time::counter() + time::ticks(n * MILLISECOND / 4);
         time::sleep_until(due);
-        let late = time::nanos(time::tsc() - due);
+        let late = time::nanos(time::counter() - due);
         ensure(late <= allowed(context), "late by ns", late)?;
     }
     Ok(())
@@ -42,14 +42,14 @@ fn released(_: &mut interrupt::Frame, now: u64) {
 /// Fifty releases at absolute times: no drift.
 pub fn periodic(context: Context) -> Result<(), Wrong> {
     const COUNT: u64 = 50;
-    let start = time::tsc() + time::ticks(MILLISECOND);
+    let start = time::counter() + time::ticks(MILLISECOND);
     DUE.store(start, Ordering::Relaxed);
     Periodic::new(start, time::ticks(MILLISECOND)).start(0x41, released);
     while RELEASES.load(Ordering::Relaxed) < COUNT {
         interrupt::wait();
     }
     time::disarm();
-    let took = time::nanos(time::tsc() - start);
+    let took = time::nanos(time::counter() - start);
     let drift = took.abs_diff((COUNT - 1) * MILLISECOND);
     ensure(drift <= allowed(context), "drift in ns", drift)?;
     let worst = time::nanos(WORST.load(Ordering::Relaxed));

@@ -1,7 +1,7 @@
 //! The sandbox's own cores: they start, and interrupts pass between them.
 
 use crate::{Wrong, ensure};
-use bulkhead_sdk::{Context, apic, cores, interrupt, percpu, time};
+use bulkhead_sdk::{Context, apic, cores, interrupt, time};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 const PING: u8 = 0x42;
@@ -57,17 +57,17 @@ pub fn start(context: Context) -> Result<(), Wrong> {
             )?;
             ensure(reached(up, 1), "core is silent", index as u64)?;
             let id = up.load(Ordering::Acquire) - 1;
-            ensure(id == u64::from(info.apic_ids[index]), "not that core", id)?;
+            ensure(id == u64::from(info.core_ids[index]), "not that core", id)?;
         }
     }
     ensure(!cores::start(context, info.cores as usize, other), "a core too many", 0)?;
-    ensure(percpu::index() == 0, "the first core is lost", percpu::index() as u64)
+    ensure(cores::index() == 0, "the first core is lost", cores::index() as u64)
 }
 
 /// An interrupt to each further core comes back as another one.
 pub fn ping(context: Context) -> Result<(), Wrong> {
     let info = context.info();
-    FIRST.store(info.apic_ids[0].into(), Ordering::Release);
+    FIRST.store(info.core_ids[0].into(), Ordering::Release);
     interrupt::set(PING, |_, _| {
         PINGS.fetch_add(1, Ordering::Release);
         apic::ipi(FIRST.load(Ordering::Acquire) as u32, PONG);
@@ -75,7 +75,7 @@ pub fn ping(context: Context) -> Result<(), Wrong> {
     interrupt::set(PONG, |_, _| {
         PONGS.fetch_add(1, Ordering::Release);
     });
-    for (n, id) in info.apic_ids[1..(info.cores as usize).min(16)].iter().enumerate() {
+    for (n, id) in info.core_ids[1..(info.cores as usize).min(16)].iter().enumerate() {
         for round in 0..10 {
             let expected = n as u64 * 10 + round + 1;
             apic::ipi(*id, PING);

@@ -16,7 +16,7 @@ pub fn entry(context: Context) -> Result<(), Wrong> {
     let base = try_rdmsr(0x1B).unwrap_or(0);
     ensure(base & X2APIC == X2APIC, "x2APIC is off", base)?;
     let id = apic::id();
-    ensure(id == context.info().apic_ids[0], "not the first core", id.into())
+    ensure(id == context.info().core_ids[0], "not the first core", id.into())
 }
 
 /// Exceptions arrive in the guest and can be caught.

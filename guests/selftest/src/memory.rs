@@ -18,7 +18,7 @@ pub fn info(context: Context) -> Result<(), Wrong> {
     ensure(info.memory >= 2 * TAIL && info.memory.is_multiple_of(PAGE), "memory", info.memory)?;
     ensure((1..=16).contains(&info.cores), "cores", info.cores.into())?;
     ensure(!context.name().is_empty(), "no name", 0)?;
-    for hz in [info.clock.tsc_hz, info.clock.lapic_hz] {
+    for hz in [info.clock.hz, info.clock.timer_hz] {
         ensure((1_000_000..20_000_000_000).contains(&hz), "frequency", hz)?;
     }
     Ok(())

@@ -130,7 +130,7 @@ fn guest(context: Context) -> u32 {
     // The transmitter is empty, so this raises the line.
     out(INTERRUPT_ENABLE, BOTH);
     let last = context.incarnation() + 1 >= context.arg_u64("life").unwrap_or(1);
-    let due = time::tsc() + time::ticks(20_000_000_000);
+    let due = time::counter() + time::ticks(20_000_000_000);
     let (stays, mut told) = (context.arg("stay").is_some(), 0);
     loop {
         time::arm(due);
@@ -150,7 +150,7 @@ fn guest(context: Context) -> u32 {
         {
             break;
         }
-        if time::tsc() > due {
+        if time::counter() > due {
             println!("serial: only {written} bytes");
             return 2;
         }

@@ -49,9 +49,9 @@ fn guest(context: Context) -> u32 {
     hypercall::ready();
     let mut page = FIRST;
     loop {
-        let due = time::tsc() + time::ticks(1_000_000);
+        let due = time::counter() + time::ticks(1_000_000);
         time::sleep_until(due);
-        if context.arg("strict").is_some() && time::tsc() > due + time::ticks(100_000_000) {
+        if context.arg("strict").is_some() && time::counter() > due + time::ticks(100_000_000) {
             println!("victim: a timer was late");
             return 3;
         }

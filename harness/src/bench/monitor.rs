@@ -98,7 +98,7 @@ pub fn restart() -> Found {
     let spans = ran.counts.span(id::RESTART).filter(|d| d.n >= LIVES - 1);
     let Distribution { median, n, .. } = spans.ok_or("rogue was not restarted")?;
     let report = &ran.outcome.snapshot.sandboxes[0].report;
-    let reload = report.played_tsc - report.begin_tsc;
+    let reload = report.played_ticks - report.begin_ticks;
     let row = Row::new("monitor.restart", "instructions", (median - reload) as f64);
     let note = format!("and {reload} to zero and copy its memory; median of {n}");
     Ok(vec![Figure::new(row).must(Must::AtMost(20_000.0)).note(note)])

@@ -51,7 +51,7 @@ const DAMAGE: [(&str, Change, u64, &str); 10] = [
         "core-twice",
         |b, k| {
             let mut spoil = Spoil::new(b, k);
-            spoil.sandbox(1, |s| s.apic_ids[0] = 0);
+            spoil.sandbox(1, |s| s.core_ids[0] = 0);
             spoil.seal();
         },
         8,
@@ -61,7 +61,7 @@ const DAMAGE: [(&str, Change, u64, &str); 10] = [
         "core-nobody-has",
         |b, k| {
             let mut spoil = Spoil::new(b, k);
-            spoil.sandbox(1, |s| s.apic_ids[0] = 77);
+            spoil.sandbox(1, |s| s.core_ids[0] = 77);
             spoil.seal();
         },
         7,

@@ -275,7 +275,7 @@ pub static MUTATIONS: &[Mutation] = &[
         "execute-info-page",
         |s| s.rights(ROGUE, INFO_GPA, 0, NO_EXECUTE),
         // It is data: its first bytes are an instruction that writes to the page.
-        |seen| matches!(&seen.denials[..], [d] if d.record.rip > INFO_GPA),
+        |seen| matches!(&seen.denials[..], [d] if d.record.instruction > INFO_GPA),
     ),
     baked(
         "nested-rights",

@@ -1,15 +1,15 @@
 //! A party of channels made at run time, as tests have it (`crates/testing/scenarios`): `ms=N STEP...`.
 
+use bulkhead_linux::call;
 use bulkhead_linux::devmem::Info;
 use bulkhead_linux::guest::Process;
 use bulkhead_linux::link::Slot;
-use bulkhead_linux::port;
 use bulkhead_scenarios::meet::{last, meet, watch};
 use std::io;
 use std::process::ExitCode;
 
 fn info() -> io::Result<&'static Info> {
-    port::allow_calls()?;
+    call::allow()?;
     Ok(Box::leak(Box::new(Info::read()?)))
 }
 

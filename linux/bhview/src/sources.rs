@@ -88,12 +88,12 @@ fn observe(name: &str, window: &Window) -> Option<Observed> {
 fn last_denial(window: &Window, core: usize, denials: u64) -> Option<(u64, &'static str, u64)> {
     let index = denials.checked_sub(1)? as usize % DENIALS;
     let at = core + offset_of!(CoreReport, ring) + index * size_of::<Denial>();
-    let tsc = window.word(at + offset_of!(Denial, tsc))?;
+    let ticks = window.word(at + offset_of!(Denial, ticks))?;
     let address = window.word(at + offset_of!(Denial, address))?;
     let kind = window.word(at + offset_of!(Denial, kind))? as u16;
     // In flux or overwritten meanwhile: leave it out.
     let steady = window.word(at + offset_of!(Denial, seq))? == denials;
-    steady.then_some((tsc, KIND_NAMES.get(usize::from(kind))?, address))
+    steady.then_some((ticks, KIND_NAMES.get(usize::from(kind))?, address))
 }
 
 const _: () = assert!(CONSOLE.is_multiple_of(8) && offset_of!(Denial, kind).is_multiple_of(8));

@@ -5,8 +5,8 @@ use bulkhead_explain::{Exits, SandboxSnapshot};
 use bulkhead_layout::hypercall::{CONTROL, DENIED, NO_CALL, STATUS};
 use bulkhead_layout::map::{REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::report::{self, State};
+use bulkhead_linux::call;
 use bulkhead_linux::devmem::{Info, Window};
-use bulkhead_linux::port;
 use bulkhead_plan::RIGHTS;
 
 /// The machine, as far as this sandbox sees it.
@@ -115,7 +115,7 @@ impl Machine {
 
     /// Exits of a sandbox until now.
     pub fn exits(&self, seen: &SandboxSnapshot) -> Exits {
-        bulkhead_explain::exits(&seen.cores, self.info.tsc_hz.max(1), bulkhead_linux::ticks())
+        bulkhead_explain::exits(&seen.cores, self.info.hz.max(1), bulkhead_linux::ticks())
     }
 }
 
@@ -123,8 +123,8 @@ impl Machine {
 pub const REFUSED: &str = "the monitors refused";
 
 fn call(number: u64, first: u64, second: u64) -> Result<u64, Wrong> {
-    port::allow_calls().map_err(|why| format!("the port of hypercalls, as root: {why}"))?;
-    match port::call(number, first, second) {
+    call::allow().map_err(|why| format!("hypercalls, as root: {why}"))?;
+    match call::call(number, first, second) {
         DENIED => Err(REFUSED.into()),
         NO_CALL => Err("there is no such hypercall: another version of Bulkhead".into()),
         answer => Ok(answer),

@@ -148,7 +148,7 @@ pub fn denials(
         let denials = seen.cores.iter().enumerate();
         let denials = denials.flat_map(|(core, c)| c.kept.iter().map(move |d| (core, d)));
         let mut denials: Vec<_> = denials.collect();
-        denials.sort_by_key(|(_, denial)| denial.tsc);
+        denials.sort_by_key(|(_, denial)| denial.ticks);
         shown += denials.len();
         let explained = denials.iter().map(|(core, denial)| why.explain(n, *core, denial));
         match explained.collect::<Option<Vec<_>>>() {
@@ -161,7 +161,10 @@ pub fn denials(
             None => {
                 for (core, denial) in denials {
                     let text = bare(denial);
-                    put(&mut out, format_args!("{name} core {core} at {:#x}: {text}", denial.rip));
+                    put(
+                        &mut out,
+                        format_args!("{name} core {core} at {:#x}: {text}", denial.instruction),
+                    );
                     rows.push(json!({ "sandbox": name, "core": core, "access": text }));
                 }
             }

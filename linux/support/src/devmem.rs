@@ -207,8 +207,8 @@ pub struct Info {
     pub sandboxes: Vec<String>,
     /// Bytes of the image.
     pub image: u64,
-    /// TSC ticks a second.
-    pub tsc_hz: u64,
+    /// Ticks of the monitors' clock in a second.
+    pub hz: u64,
     /// Channels and observed reports.
     pub windows: Vec<Named>,
     /// Slots of channels made at run time.
@@ -266,7 +266,7 @@ impl Info {
             sandboxes: sandboxes.collect::<io::Result<_>>()?,
             image: word(offset_of!(info::Info, image))?,
             name: text(&page.bytes::<{ info::NAME }>(name).ok_or_else(gone)?),
-            tsc_hz: word(offset_of!(info::Info, clock.tsc_hz))?,
+            hz: word(offset_of!(info::Info, clock.hz))?,
             windows,
             slots,
         })

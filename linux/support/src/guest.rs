@@ -1,11 +1,11 @@
 //! A process of a Linux as the environment of scenarios. Its mappings stay, also when it is closed, so
 //! that tests see what comes of that.
 
+use crate::arch::{Architecture, This};
 use crate::bell::Bed;
 use crate::channel::Channel;
 use crate::devmem::Info;
 use crate::link::{self, Link, Refused, Slot, Slots};
-use crate::port;
 use bulkhead_channel::adaptive::Sleeper;
 use bulkhead_channel::bell::{Caller, Ring};
 use bulkhead_channel_memory::Mapping;
@@ -57,24 +57,24 @@ impl Process {
     }
 }
 
-/// A port to ring: channels ring by the register, so that tests see both.
+/// A doorbell to ring by its number: channels ring by the register, so that tests see both.
 #[derive(Debug)]
-pub struct Port(u16);
+pub struct Bell(u16);
 
-impl Ring for Port {
+impl Ring for Bell {
     fn ring(&mut self) {
-        port::write8(self.0, 0);
+        This::ring(self.0);
     }
 }
 
 impl Guest for Process {
-    type Ring = Port;
+    type Ring = Bell;
     type Bed = Bed;
 
-    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
+    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Bell>> {
         let doorbell = pair.doorbell().filter(|_| pair.sends())?;
-        port::allow_all().ok()?;
-        Some(Caller::new(pair.bell().ok()?, Port(doorbell.at)))
+        This::allow_bells().ok()?;
+        Some(Caller::new(pair.bell().ok()?, Bell(doorbell.at)))
     }
 
     fn sleeper(&self, pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, Bed>> {

@@ -1,43 +1,30 @@
 //! The parts that the programs of a Linux guest share, so that they themselves need no `unsafe`. These are [`mark`],
-//! [`ticks`], windows into physical memory ([`devmem`]), ports ([`port`]), channels ([`channel`], [`message`],
+//! [`ticks`], windows into physical memory ([`devmem`]), hypercalls ([`call`]), channels ([`channel`], [`message`],
 //! [`link`]), and other programs and terminals ([`run`], [`terminal`]). [`setup`] prepares for measuring.
 
+#[macro_use]
+mod arch;
 pub mod bell;
+pub mod call;
 pub mod channel;
 pub mod devmem;
 pub mod guest;
 pub mod link;
 pub mod message;
-pub mod port;
 pub mod run;
 pub mod section;
 pub mod setup;
 pub mod terminal;
 pub mod tun;
 
+#[cfg(target_arch = "x86_64")]
+pub use arch::x86::port;
 pub use bulkhead_layout::marker;
 
-/// The marker's instruction. `$code` may depend on a generic parameter.
-macro_rules! instruction {
-    ($code:expr, $value:expr) => {
-        // SAFETY: an eight-byte NOP; it reads and writes nothing. Without `nomem`
-        // the compiler keeps memory accesses on their side of the marker.
-        unsafe {
-            core::arch::asm!(
-                ".byte {}, {}, {}, {}, {}, {}, {}, {}",
-                const marker::encode($code)[0], const marker::encode($code)[1],
-                const marker::encode($code)[2], const marker::encode($code)[3],
-                const marker::encode($code)[4], const marker::encode($code)[5],
-                const marker::encode($code)[6], const marker::encode($code)[7],
-                in("rax") $value,
-                options(nostack, preserves_flags),
-            );
-        }
-    };
-}
+use arch::{Architecture, This};
 
-/// Executes the marker `CODE` with RAX = `value` ([`marker`]): a NOP to the
-/// processor, an observation to the measuring plugin.
+/// Executes the marker `CODE` with a value ([`marker`]): nothing to the processor, an observation to the measuring
+/// plugin.
 #[inline(always)]
 pub fn mark<const CODE: u16>(value: u64) {
     instruction!(CODE, value);
@@ -55,10 +42,9 @@ pub fn end<const ID: u16>() {
     instruction!(marker::END | ID, 0u64);
 }
 
-/// The time stamp counter; with QEMU's `-icount shift=0` the instructions of all cores.
+/// Reads the counter of the monitors' clock. With QEMU's `-icount shift=0` it has the instructions of all cores.
 #[inline(always)]
 #[must_use]
 pub fn ticks() -> u64 {
-    // SAFETY: reading the counter has no side effect, and Linux allows it.
-    unsafe { core::arch::x86_64::_rdtsc() }
+    This::counter()
 }

@@ -1,4 +1,4 @@
-//! Channels made at run time (`docs/connecting.md`), for root, without a driver: hypercalls by their port, and the
+//! Channels made at run time (`docs/connecting.md`), for root, without a driver: hypercalls, and the
 //! slot's memory through `/dev/mem`. A process maps memory for as long as a [`Link`] lives, and its end closes. Beside
 //! that, an [`Info`] has the [`Slots`] of a bare guest.
 //!
@@ -15,8 +15,8 @@
 //! To Bulkhead a sandbox is one subject, so a slot is its sandbox's, not a process's: a process that is killed leaves
 //! it open.
 
+use crate::call;
 use crate::devmem::{Info, Registers};
-use crate::port;
 use bulkhead_channel::layout::Kind;
 use bulkhead_channel_memory::typed::Pair;
 use bulkhead_layout::PAGE;
@@ -47,9 +47,9 @@ unsafe impl Slots for Info {
         self.slots.iter().copied()
     }
 
-    /// Calls by the port, which Linux gives to a thread that asks, if it is root's.
+    /// Makes a hypercall, which Linux lets to a thread that asks, if it is root's.
     fn call(&self, number: u64, first: u64, second: u64) -> u64 {
-        port::allow_calls().map_or(DENIED, |()| port::call(number, first, second))
+        call::allow().map_or(DENIED, |()| call::call(number, first, second))
     }
 
     fn base(&self, _: &Slot) -> Option<NonNull<u8>> {

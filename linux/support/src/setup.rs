@@ -1,5 +1,6 @@
 //! Settings that must be alike in two Linuxes before their figures can be compared.
 
+use crate::arch::{Architecture, This};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::personality::{self, Persona};
 use nix::unistd::Pid;
@@ -69,7 +70,7 @@ pub fn drain() {
     let _ = nix::sys::termios::tcdrain(std::io::stdout());
 }
 
-/// Waits for the end of the boot's own background work. Linux refines the TSC's frequency for a second and changes the
+/// Waits for the end of the boot's own background work. Linux refines its counter's frequency for a second and changes the
 /// clock source then. Kernel threads do the work that the boot has put off, for a third of a second after the first
 /// program's start. That ends when all cores have been idle for a while; the limit is for a system in which something
 /// else never ends.
@@ -84,7 +85,7 @@ pub fn settle() {
         let quiet = now - before > 0.9 * WHILE.as_secs_f64();
         before = now;
         let clock = fs::read_to_string(CLOCK).unwrap_or_default();
-        if quiet && clock.trim() != "tsc-early" || start.elapsed() > LONGEST {
+        if quiet && Some(clock.trim()) != This::EARLY_CLOCK || start.elapsed() > LONGEST {
             return;
         }
     }

@@ -6,8 +6,9 @@
 
 use crate::vmx::Frame;
 use bulkhead_monitor_abi::map::{CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STACK_SIZE};
-use bulkhead_monitor_abi::monitor::{Config, Leaf, Slice};
+use bulkhead_monitor_abi::monitor::Slice;
 use bulkhead_monitor_abi::report::{Cause, CoreReport};
+use bulkhead_monitor_abi_x86::config::{Config, Leaf};
 use bulkhead_monitor_abi_x86::vmcs::field;
 use bulkhead_monitor_shell::FRAME_FROM_TOP;
 use core::mem::offset_of;

@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::Relaxed;
 impl<S: Shell> Vcpu for Frame<S> {
     /// Ticks of a processor with 4 GHz.
     const MICROSECOND: u64 = 4_000;
-    const NMI: u8 = vmcb::NMI;
+    const UNMASKABLE: u8 = vmcb::NMI;
 
     #[inline(always)]
     fn index(&self) -> u32 {

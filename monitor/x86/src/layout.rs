@@ -10,10 +10,11 @@ use bulkhead_monitor_abi::load::{Head, PROGRAM_GPA};
 use bulkhead_monitor_abi::map::{
     CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA, REPORT_VA,
 };
-use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice};
+use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
 use bulkhead_monitor_abi::{MAX_CORES, MAX_SANDBOXES, mutant};
+use bulkhead_monitor_abi_x86::config::Config;
 use core::arch::asm;
 use core::ptr::read_volatile;
 use core::sync::atomic::AtomicU64;
@@ -48,7 +49,7 @@ impl<S: Shell> Layout for Frame<S> {
     const NEEDS: u32 = S::NEEDS;
 
     #[inline(always)]
-    fn config(&self) -> &Config {
+    fn config(&self) -> &monitor::Config {
         config()
     }
 

@@ -7,10 +7,12 @@ use bulkhead_decoder::State;
 use bulkhead_ioapic::{Lines, Remapping, Shadow};
 use bulkhead_monitor::{Devices, Monitor};
 use bulkhead_monitor_abi::lock::Lock;
-use bulkhead_monitor_abi::map::{GUEST_VA, IOAPIC_VA};
-use bulkhead_monitor_abi::monitor::{Leaf, Quiet, Slice};
+use bulkhead_monitor_abi::map::{GUEST_VA, LINES_VA};
+use bulkhead_monitor_abi::monitor::Slice;
 use bulkhead_monitor_abi::pci::{Function, Register, Reset};
-use bulkhead_monitor_abi::{PAGE, cmos, need};
+use bulkhead_monitor_abi::{PAGE, need};
+use bulkhead_monitor_abi_x86::cmos;
+use bulkhead_monitor_abi_x86::config::{Config, Leaf, Quiet};
 use bulkhead_monitor_x86::contract::{RAX, X86};
 use bulkhead_monitor_x86::{ioapic, pci};
 use core::arch::asm;
@@ -91,6 +93,11 @@ impl<S: Shell> X86 for Frame<S> {
         S::stop_cpuid_exits(self)
     }
 
+    #[inline(always)]
+    fn x86(&self) -> &Config {
+        config()
+    }
+
     fn quiets(&self, part: Slice) -> &[Quiet] {
         slice(part)
     }
@@ -117,12 +124,12 @@ impl<S: Shell> X86 for Frame<S> {
 
     fn line_shadow(&self) -> &Shadow {
         // SAFETY: with lines, the host maps it there, writable; its fields are atomics.
-        unsafe { &*((IOAPIC_VA + PAGE) as *const Shadow) }
+        unsafe { &*((LINES_VA + PAGE) as *const Shadow) }
     }
 
     fn line_lock(&self) -> &Lock {
         // SAFETY: with a line of the machine's, the host maps it there, writable; its fields are atomics.
-        unsafe { &*(IOAPIC_VA as *const Lock) }
+        unsafe { &*(LINES_VA as *const Lock) }
     }
 
     fn remapping(&self, at: u64) -> &Remapping {

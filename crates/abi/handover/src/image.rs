@@ -167,15 +167,15 @@ pub struct Sandbox {
     /// Everything of its monitor: text, tables, data; in the image.
     pub monitor: Range,
     /// Root of the monitor's page tables; below 4 GiB.
-    pub monitor_cr3: u64,
-    /// Where a core enters its monitor, RSP set to the top of its stack.
+    pub monitor_root: u64,
+    /// Where a core enters its monitor, with the top of its stack as stack pointer.
     pub entry_va: u64,
     /// Its [`crate::info::Info`] page.
     pub info_pa: u64,
     /// Cores in use.
     pub cores: u32,
-    /// Their x2APIC IDs.
-    pub apic_ids: [u32; MAX_CORES],
+    /// Hardware IDs of its cores.
+    pub core_ids: [u32; MAX_CORES],
     /// Padding.
     pub reserved: u32,
 }
@@ -189,17 +189,17 @@ pub struct BootReport {
     pub magic: u64,
     /// 0 while it goes well, else the number of the error that it printed.
     pub error: u64,
-    /// TSC at the image's entry.
-    pub entry_tsc: u64,
-    /// TSC ticks spent waiting (INIT delays, calibration).
+    /// Clock at the image's entry.
+    pub entry_ticks: u64,
+    /// Ticks of the clock spent waiting: for cores, and to measure the clock.
     pub waited: u64,
-    /// TSC when the boot code was left by its last core.
-    pub left_tsc: u64,
+    /// Clock when the boot code was left by its last core.
+    pub left_ticks: u64,
     /// Measured frequencies.
-    pub tsc_hz: u64,
-    /// See `tsc_hz`.
-    pub lapic_hz: u64,
-    /// TSC ticks spent filling the memory of kernels without monitors.
+    pub hz: u64,
+    /// Ticks of a core's timer in a second.
+    pub timer_hz: u64,
+    /// Ticks of the clock spent filling the memory of kernels without monitors.
     pub played: u64,
     /// What [`LineTest`] gave: one of the constants below.
     pub lines: u64,

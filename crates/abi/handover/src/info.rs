@@ -71,20 +71,20 @@ pub struct Info {
     pub cores: u32,
     /// Windows in use.
     pub windows: u32,
-    /// Their x2APIC IDs, the first one boots.
-    pub apic_ids: [u32; MAX_CORES],
+    /// Hardware IDs of its cores; the first one boots.
+    pub core_ids: [u32; MAX_CORES],
     /// Channels and observed reports.
     pub window: [Window; MAX_CHANNELS],
     /// Program arguments from the manifest, padded with zeros.
     pub args: [u8; 256],
-    /// Own interrupt lines (IOAPIC), as a set.
+    /// Own interrupt lines, as a set.
     pub lines: u32,
     /// Level-triggered ones of them, as a set.
     pub level_lines: u32,
-    /// Vectors that those may have, as a set: for a bare guest one for each.
+    /// Interrupts that those may raise, as a set: for a bare guest one for each.
     pub level_vectors: [u64; 4],
-    /// How the receiver of each window's channel is woken: 0 = not at all; else by the vector, for the receiver, or
-    /// by a write to the port, for the sender, in bits 15:0; [`ADAPTIVE`].
+    /// How the receiver of each window's channel is woken: 0 = not at all; else bits 15:0 have the interrupt, for the
+    /// receiver, or the doorbell, for the sender; [`ADAPTIVE`].
     pub bells: [u32; MAX_CHANNELS],
     /// Sandboxes in the machine.
     pub sandboxes: u32,

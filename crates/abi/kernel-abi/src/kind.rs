@@ -28,9 +28,9 @@ pub enum Kind {
     Context = 10,
     /// A core's time to be given to contexts.
     Control = 11,
-    /// An interrupt vector.
+    /// An interrupt.
     Interrupt = 12,
-    /// I/O ports.
+    /// Registers of a device that only instructions reach: I/O ports, on an architecture that has them.
     Ports = 13,
     /// The sandbox itself: its console, its end.
     Sandbox = 14,

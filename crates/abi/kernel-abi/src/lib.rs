@@ -1,18 +1,18 @@
 //! What the kernel and its programs agree on: one definition of each number and
 //! layout. The kernel, the SDK and the host's image builder use it.
 //!
-//! **A call** is `SYSCALL` (APM volume 2, section 6.1.1) with
+//! **A call** is an instruction of the architecture. Seven registers carry its words:
 //!
-//! | register | in | out |
+//! | word | in | out |
 //! |---|---|---|
-//! | RAX | [`Op`], and a reply object's [`Address`] shifted left by 32 | [`Status`] |
-//! | RDI | the capability's [`Address`]; of a second one, shifted left by 32 | badge of the sender |
-//! | RSI | [`Info`]; of a wait its deadline | [`Info`] |
-//! | RDX, R8, R9, R10 | the message's first four words | the same |
-//! | RCX, R11 | | destroyed by the instruction |
+//! | operation | [`Op`], and a reply object's [`Address`] shifted left by 32 | [`Status`] |
+//! | names | the capability's [`Address`]; a second one is shifted left by 32 | badge of the sender |
+//! | description | [`Info`]; of a wait its deadline | [`Info`] |
+//! | words 1 to 4 | the message's first four words | the same |
 //!
-//! All other registers are preserved. Words beyond the fourth, and a capability to be sent
-//! along, lie in the thread's [`Buffer`].
+//! The architecture says which registers these are, and which ones the instruction destroys (docs/kernel-calls.md).
+//! All other registers are preserved. Words beyond the fourth, and a capability to be sent along, lie in the thread's
+//! [`Buffer`].
 #![no_std]
 
 mod buffer;

@@ -36,9 +36,10 @@ methods! {
         SET_FAULT = 22;
         /// Where the ends of its budgets go. 1: as `SET_FAULT`.
         SET_TIMEOUT = 23;
-        /// 1: instruction; 2: stack; 3: RDI; 4: RSI. It is stopped; what it waits for is cancelled.
+        /// 1: instruction; 2: stack; 3 and 4: first two arguments of the function there. It is stopped; what it waits
+        /// for is cancelled.
         WRITE_REGISTERS = 24;
-        /// Answers instruction, stack, RAX, flags.
+        /// Answers instruction, stack, the word that has a call's operation and status, flags.
         READ_REGISTERS = 25;
         /// It runs, or goes on, if it has a context.
         RESUME = 26;
@@ -47,13 +48,13 @@ methods! {
         /// Also receive this notification where it receives messages. 1: notification, with
         /// `READ`; 0: no more.
         BIND_NOTIFICATION = 28;
-        /// 1: 1 if it uses vector registers, else 0. On a processor without XSAVE there are none for programs:
-        /// using them is exception 7 then, too.
+        /// 1: 1 if it uses vector registers, else 0. Where the kernel cannot keep them, programs have none: their use
+        /// is an exception then, too.
         SET_FPU = 29;
         /// `WRITE_REGISTERS` and `RESUME` in one. 1 to 4: as of the first.
         START = 30;
-        /// 1: its thread pointer, in the program's half: on x86-64 the base of FS, where compilers look for
-        /// `_Thread_local` variables. It is 0 before, and stays through calls and through `START`.
+        /// 1: its thread pointer, in the program's half. Compilers look for `_Thread_local` variables there. It is 0
+        /// before, and stays through calls and through `START`.
         SET_POINTER = 31;
     }
     Table {

@@ -36,11 +36,11 @@ pub enum Grant {
         kind: u8,
         /// The receiver looks while that pays, before it sleeps.
         adaptive: bool,
-        /// Port that the sender rings, or the receiver's interrupt vector; 0: the receiver is not woken.
+        /// Doorbell that the sender rings, or number of the receiver's interrupt; 0: the receiver is not woken.
         bell: u16,
         /// Bytes of a message, if all have one size.
         message: u32,
-        /// Address of the sender's right to the port, or 0.
+        /// Address of the sender's right to the doorbell, or 0.
         right: Address,
         /// Address of the sender's region.
         start: u64,

@@ -1,31 +1,29 @@
 use crate::numbered::numbered;
 
 numbered! {
-/// What a call asks for: the low byte of RAX.
+/// Operation of a call: the low byte of its first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Send to RDI and wait for the answer. On a capability of the kernel's own objects: a
+    /// Send to the capability and wait for the answer. On a capability of the kernel's own objects: a
     /// method ([`crate::label`]), answered at once.
     Call = 0,
-    /// Answer through the reply object, then receive from RDI, with the same reply object.
+    /// Answer through the reply object, then receive from the capability, with the same reply object.
     ReplyRecv = 1,
-    /// Receive from the endpoint or notification RDI until the deadline in RSI; the reply
-    /// object is for a caller. Deadlines are nanoseconds since the processor's start, by its TSC.
+    /// Receive from the endpoint or notification until the deadline; the reply object is for a caller. Deadlines are
+    /// nanoseconds since the processor's start, by its counter.
     /// One that is past, such as 0, polls; [`u64::MAX`] never comes.
     Recv = 2,
     /// The same without a reply object: callers' messages are refused to them, and no
     /// context is taken over from one.
     Wait = 3,
-    /// Send to RDI, and wait until it is received. To a notification: signal it, with the badge's
+    /// Send to the capability, and wait until it is received. To a notification: signal it, with the badge's
     /// bits; without a badge bit 0.
     Send = 4,
-    /// Send to RDI if somebody waits there; otherwise nothing happens.
+    /// Send to the capability if somebody waits there; otherwise nothing happens.
     NbSend = 5,
-    /// [`Op::NbSend`] to the upper half of RDI, then [`Op::Recv`] from the lower half, in one
-    /// step, without a deadline.
+    /// [`Op::NbSend`] to the second capability, then [`Op::Recv`] from the first one, in one step, without a deadline.
     NbSendRecv = 6,
-    /// [`Op::NbSend`] to the upper half of RDI, then [`Op::Wait`] on the lower half, in one
-    /// step, without a deadline.
+    /// [`Op::NbSend`] to the second capability, then [`Op::Wait`] on the first one, in one step, without a deadline.
     NbSendWait = 7,
     /// Answer through the reply object, nothing else. Refused to a thread that runs on the time of
     /// whom it would answer.

@@ -14,10 +14,10 @@ pub const ARGS: usize = 256;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Clock {
-    /// Nanoseconds of a TSC tick, with 32 fraction bits: the kernel's time is TSC times this.
+    /// Nanoseconds of a tick, with 32 fraction bits. The kernel's time is the processor's counter times this.
     pub nanos: u64,
-    /// TSC ticks of a second.
-    pub tsc_hz: u64,
+    /// Ticks of a second.
+    pub hz: u64,
 }
 
 /// What the manifest has admitted on a core, for those who may give out its time; all others know the overhead only.
@@ -35,8 +35,8 @@ pub struct Load {
     pub overhead: u32,
 }
 
-/// The read-only page that tells a program about itself. Its threads get its address in RDI, and
-/// their own number in RSI.
+/// The read-only page that tells a program about itself. Its threads get its address as their first argument, and
+/// their own number as the second one.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 pub struct Page {

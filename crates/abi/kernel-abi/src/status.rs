@@ -48,7 +48,7 @@ pub enum Code {
 }
 }
 
-/// How a call ended: RAX. Bits 0 to 7: a [`Code`]; bits 8 to 15: which argument is
+/// How a call ended. Bits 0 to 7: a [`Code`]; bits 8 to 15: which argument is
 /// meant, 0 being the capability invoked, 1 the first word; bits 16 to 63: detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]

@@ -27,7 +27,7 @@ fn generated() -> Vec<(&'static str, String)> {
         let _ = writeln!(methods, "### {kind}\n\n{}", table(["label", "method"], rows));
     }
     vec![
-        ("calls", table(["RAX", "call"], Op::DESCRIBED)),
+        ("calls", table(["operation", "call"], Op::DESCRIBED)),
         ("kinds", table(["number", "kind"], Kind::DESCRIBED)),
         ("methods", methods.trim_end().to_string() + "\n"),
         ("policies", table(["number", "policy"], Policy::DESCRIBED)),

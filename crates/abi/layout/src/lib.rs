@@ -8,16 +8,15 @@
 //! monitor-virtual address.
 #![no_std]
 
-pub mod bareload;
 pub mod ivshmem;
 pub mod marker;
 pub mod monitor;
 pub mod report;
 pub mod slot;
 pub mod telemetry;
+pub mod x86;
 
 pub use bulkhead_handover::{image, info, map};
 pub use bulkhead_monitor_abi::{
-    MAX_CORES, MAX_SANDBOXES, PAGE, bell, cmos, hypercall, link, load, lock, mutant, need, pci,
-    record,
+    MAX_CORES, MAX_SANDBOXES, PAGE, bell, hypercall, link, load, lock, mutant, need, pci, record,
 };

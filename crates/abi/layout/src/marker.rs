@@ -1,23 +1,19 @@
-//! Markers: instructions that mean nothing to a processor and something to the measuring plugin. A marker is an
-//! eight-byte `NOPL disp32(%rax,%rax,1)` (0F 1F /0, AMD64 APM volume 3, NOP) with a signature and a code in its
-//! displacement. It reads no memory, changes no register or flag, and takes no exit, at any privilege level. So it
-//! works in a Linux program, a bare guest, a monitor, the boot code, and on a real machine.
+//! Markers: instructions that mean nothing to a processor and something to the measuring plugin. A marker has a code.
+//! It reads no memory, changes no register or flag, and takes no exit, at any privilege level. So it works in a Linux
+//! program, a bare guest, a monitor, the boot code, and on a real machine.
 //!
-//! A program that executes one writes the bytes of [`encode`] with `.byte` (`sdk/include/bulkhead-marker.h` is the C
-//! form, checked against this module by a test). RAX at the marker is its value where the code has one.
+//! A program that executes one writes the bytes of [`encode`] (`sdk/include/bulkhead-marker.h` is the C form, checked
+//! against this module by a test). A register has the marker's value where the code has one.
+//! The architecture's module has the instruction, and [`crate::mark`], which executes it.
+
+#[cfg(target_arch = "x86_64")]
+pub use crate::x86::marker::{LENGTH, OPCODE, SIGNATURE, decode, encode};
 
 /// Line of a Linux' console from which on it is under load. An observer counts its exits between this and
 /// [`LOAD_ENDS`], without the plugin.
 pub const LOAD_BEGINS: &str = "demo: load begins";
 /// Line at the load's end.
 pub const LOAD_ENDS: &str = "demo: load ends";
-
-/// Upper half of the displacement.
-pub const SIGNATURE: u16 = 0xB417;
-/// The instruction up to its displacement.
-pub const OPCODE: [u8; 4] = [0x0F, 0x1F, 0x84, 0x00];
-/// Bytes of a marker.
-pub const LENGTH: usize = 8;
 
 /// Bits of a code that say which measurement it belongs to.
 pub const ID_MASK: u16 = 0x0FFF;
@@ -28,13 +24,13 @@ pub const KIND_MASK: u16 = 0xF000;
 pub const DUMP: u16 = 0x0001;
 /// Forget what has been gathered (the counters go on).
 pub const RESET: u16 = 0x0002;
-/// `EVENT | id`: keep core, counters and RAX, each time.
+/// `EVENT | id`: keep core, counters and value, each time.
 pub const EVENT: u16 = 0x1000;
 /// `BEGIN | id`: a span starts on this core.
 pub const BEGIN: u16 = 0x2000;
 /// `END | id`: the span ends; the instructions strictly between the two markers count.
 pub const END: u16 = 0x3000;
-/// `VALUE | id`: RAX joins the statistics of `id`.
+/// `VALUE | id`: the value joins the statistics of `id`.
 pub const VALUE: u16 = 0x4000;
 /// `LAP | id`: the instructions since this core's last `LAP | id`, this one included.
 pub const LAP: u16 = 0x5000;
@@ -66,9 +62,9 @@ ids! {
     ROOT = 0x006 "root";
     /// Self-test: a loop of known length.
     SELFTEST_LOOP = 0x010 "selftest.loop";
-    /// Self-test: lateness of a timer in TSC ticks, other cores idle.
+    /// Self-test: lateness of a timer in ticks of the clock, other cores idle.
     SELFTEST_IDLE = 0x011 "selftest.timer_idle";
-    /// Self-test: lateness of a timer in TSC ticks, other cores busy.
+    /// Self-test: lateness of a timer in ticks of the clock, other cores busy.
     SELFTEST_BUSY = 0x012 "selftest.timer_busy";
     /// A system call.
     LINUX_GETPID = 0x020 "linux.getpid";
@@ -244,45 +240,6 @@ ids! {
     KERNEL_INTERRUPT = 0x094 "kernel.interrupt";
     /// `KERNEL_ENTRY`, of such an interrupt. Other entries end it, too, where none has begun.
     KERNEL_DEVICE = 0x095 "kernel.interrupt_entry";
-}
-
-/// The bytes of a marker.
-#[must_use]
-pub const fn encode(code: u16) -> [u8; LENGTH] {
-    let [c0, c1] = code.to_le_bytes();
-    let [s0, s1] = SIGNATURE.to_le_bytes();
-    [OPCODE[0], OPCODE[1], OPCODE[2], OPCODE[3], c0, c1, s0, s1]
-}
-
-/// The code, if these bytes are a marker.
-#[must_use]
-pub fn decode(instruction: &[u8]) -> Option<u16> {
-    let bytes: [u8; LENGTH] = instruction.try_into().ok()?;
-    let code = u16::from_le_bytes([bytes[4], bytes[5]]);
-    (bytes == encode(code)).then_some(code)
-}
-
-/// Executes a marker, on a processor a NOP, in user mode too, with RAX = the value if there is one. The code is a
-/// constant, such as `marker::BEGIN | marker::id::ICR`.
-#[macro_export]
-macro_rules! mark {
-    ($code:expr) => {
-        $crate::mark!($code, 0u64)
-    };
-    ($code:expr, $value:expr) => {{
-        const BYTES: [u8; $crate::marker::LENGTH] = $crate::marker::encode($code);
-        let value: u64 = $value;
-        // SAFETY: an eight-byte NOP; it reads and writes nothing.
-        unsafe {
-            ::core::arch::asm!(
-                ".byte {}, {}, {}, {}, {}, {}, {}, {}",
-                const BYTES[0], const BYTES[1], const BYTES[2], const BYTES[3],
-                const BYTES[4], const BYTES[5], const BYTES[6], const BYTES[7],
-                in("rax") value,
-                options(nostack, preserves_flags),
-            );
-        }
-    }};
 }
 
 #[cfg(test)]

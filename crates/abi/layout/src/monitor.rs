@@ -7,7 +7,7 @@ pub use bulkhead_monitor_abi::monitor::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Action {
-    /// Make the access harmless (reads all ones, #GP for an MSR) and go on.
+    /// Make the access harmless (reads all ones, or an exception) and go on.
     Ignore = 0,
     /// Stop the sandbox.
     Stop = 1,

@@ -47,7 +47,7 @@ fn header() -> String {
     numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
     numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME SLOT);
     numbers!(out, "LINK_", link: IDLE GONE BUSY OPEN LEAVING LOSING);
-    offsets!(out: version sandbox name clock.tsc_hz clock.lapic_hz memory cores windows apic_ids window args lines level_lines level_vectors bells sandboxes control image names monitors);
+    offsets!(out: version sandbox name clock.hz clock.timer_hz memory cores windows core_ids window args lines level_lines level_vectors bells sandboxes control image names monitors);
     numbers!(out, "", image: MONITORS_SVM MONITORS_VMX);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);
     define(&mut out, "INFO_ARGS_SIZE", 256);

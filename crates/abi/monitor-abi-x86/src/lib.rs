@@ -5,6 +5,8 @@
 //! revision 3.42, and to Intel's manual (SDM), volume 3.
 #![no_std]
 
+pub mod cmos;
+pub mod config;
 pub mod icr;
 pub mod msr;
 pub mod vmcb;

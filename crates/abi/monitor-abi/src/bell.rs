@@ -14,12 +14,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub struct Bell {
     /// Monitor-virtual address of the receiver's armed word.
     pub armed: u64,
-    /// What is written to the ICR: the receiver's first core and the vector.
-    pub icr: u64,
+    /// Message that interrupts the receiver's first core, as the architecture sends it.
+    pub message: u64,
     /// Monitor-virtual address of the word by which the receiver's monitor says what to write instead, because its
-    /// guest chooses core and vector; 0: there is none.
+    /// guest chooses core and interrupt; 0: there is none.
     pub aim: u64,
-    /// x2APIC IDs of the receiver's cores, as a set. The word is another monitor's, so it is a claim.
+    /// Hardware IDs of the receiver's cores, as a set. The word is another monitor's, so it is a claim.
     pub cores: [u64; 4],
 }
 
@@ -94,8 +94,8 @@ pub fn admit(rung: &impl Word, armed: &impl Word) -> bool {
 ///
 /// The fence is between this word and the guest's look for messages, as the sender's is between its message and its
 /// look at this word: so one of both sees the other's.
-pub fn aim(word: &impl Word, icr: u64) -> bool {
-    word.exchange(icr) != icr && icr != 0
+pub fn aim(word: &impl Word, message: u64) -> bool {
+    word.exchange(message) != message && message != 0
 }
 
 /// Says for an end whose guest has ended that it has left, and asks for no interrupt any more. What it said

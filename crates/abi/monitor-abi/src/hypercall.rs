@@ -1,7 +1,8 @@
-//! Hypercalls: `VMMCALL` at CPL 0 with the number in RAX, arguments in RDI,
-//! RSI, RDX and R8; the result comes back in RAX. No call takes a pointer, so a
-//! monitor reads no guest memory. Every other register is preserved. A 32-bit `IN` from
-//! [`CALL_PORT`] is the same call: for programs that a guest's kernel gives the port.
+//! Hypercalls: an instruction of the guest's kernel, with a number and four arguments in registers, and a result in
+//! one (docs/hypercalls.md has them for each architecture). No call takes a pointer, so a monitor reads no guest memory.
+//! Every other register is preserved.
+//!
+//! Where the architecture has I/O ports, a call by [`CALL_PORT`] is for programs that a guest's kernel gives that port.
 
 use crate::report::Condition;
 #[cfg(feature = "host")]
@@ -9,36 +10,36 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Does nothing; returns [`OK`].
 pub const NULL: u64 = 0x4248_0000;
-/// Write up to 24 bytes to the sandbox's console ring: RDI = length (0..=24),
-/// RSI, RDX, R8 = the bytes, first one lowest.
+/// Write up to 24 bytes to the sandbox's console ring. Arguments: length (0..=24), then the bytes in three words, first
+/// one lowest.
 pub const CONSOLE: u64 = 0x4248_0001;
-/// End this sandbox: RDI = exit code (low 32 bits). Does not return.
+/// End this sandbox. Argument: exit code (low 32 bits). Does not return.
 pub const EXIT: u64 = 0x4248_0002;
 /// The guest declares that it has booted: exits are counted as steady from here on.
 pub const READY: u64 = 0x4248_0003;
 /// Restart this sandbox. Does not return.
 pub const RESTART: u64 = 0x4248_0004;
-/// Ask another sandbox's monitor: RDI = sandbox index, RSI = one of the `CONTROL_*`, each a right of its own in the
+/// Ask another sandbox's monitor. Arguments: sandbox index, one of the `CONTROL_*`, each a right of its own in the
 /// manifest: `stop`, `start`, `restart`. Returns [`OK`] once the request is posted (the outcome shows in the other's
 /// report) or if it would change nothing, [`BUSY`] while an earlier one is pending or the right's time between two
 /// requests is not over, [`NOT_RUNNING`].
 pub const CONTROL: u64 = 0x4248_0005;
-/// Status of a sandbox that this one may stop, start or restart: RDI = sandbox index. Returns
+/// Status of a sandbox that this one may stop, start or restart. Argument: sandbox index. Returns
 /// `state | restarts << 8 | loaded << 40` ([`crate::report::State`]): 32 bits of restarts, and whether it runs what was
 /// loaded into it.
 pub const STATUS: u64 = 0x4248_0006;
 
-/// Offer a slot of this sandbox's ([`crate::link`]): RDI = sandbox index, RSI = slot, and in bits 31:16 a tag that
+/// Offer a slot of this sandbox's ([`crate::link`]). Arguments: sandbox index; slot, and in bits 31:16 a tag that
 /// means what both ends agree on. Needs `may_connect` in the manifest. Returns [`OK`], [`BUSY`] while its last use is
 /// not over, [`BAD_ARGUMENT`] if it is not this sandbox's.
 pub const OFFER: u64 = 0x4248_0007;
-/// Accept an offer: RDI = slot, RSI = epoch, as its owner's word has it. Returns [`OK`], [`BUSY`] while this sandbox's
+/// Accept an offer. Arguments: slot; epoch, as its owner's word has it. Returns [`OK`], [`BUSY`] while this sandbox's
 /// last use of the slot is not over or not closed, [`BAD_ARGUMENT`] if the offer does not stand.
 pub const ACCEPT: u64 = 0x4248_0008;
-/// Close this sandbox's end, or take back an offer: RDI = slot. Returns [`OK`]: from then on this core does not reach
+/// Close this sandbox's end, or take back an offer. Argument: slot. Returns [`OK`]: from then on this core does not reach
 /// it, and the others do not soon. [`BUSY`]: another core is at it. [`BAD_ARGUMENT`]: there is none.
 pub const CLOSE: u64 = 0x4248_0009;
-/// What there is of a slot: RDI = slot, RSI = 0 for what this sandbox has, 1 for the other party. Returns
+/// What there is of a slot. Arguments: slot; 0 for what this sandbox has, 1 for the other party. Returns
 /// [`crate::link::state`]: phase in bits 2:0, and of the owner's word to whom it is or was offered in bits 15:8, the
 /// tag in 31:16; the epoch in 63:32.
 pub const SLOT: u64 = 0x4248_000A;
@@ -77,7 +78,7 @@ pub const POWER_OFF: u8 = 0x34;
 /// The information page says which channel's is which.
 pub const BELL_PORT: u16 = 0x0640;
 
-/// Port from which a 32-bit read makes a hypercall, with the same registers; RDX has the port.
+/// Port from which a 32-bit read makes a hypercall, with the same registers but the one that has the port.
 pub const CALL_PORT: u16 = 0x0680;
 
 /// Most bytes of one [`CONSOLE`].
@@ -106,12 +107,12 @@ pub enum Call {
     Denied(Condition),
 }
 
-/// The number of a call from privilege level `cpl`: from user mode none is one of a call.
+/// The number of a call from a privilege level: from user mode none is one of a call.
 /// `enforced` says whether a rule holds: builds for the mutation gate leave one out.
 #[inline(always)]
 #[must_use]
-pub fn number(rax: u64, cpl: u8, enforced: impl Fn(&str) -> bool) -> u64 {
-    if cpl != 0 && enforced("hypercall-cpl") { NO_CALL } else { rax }
+pub fn number(call: u64, privilege: u8, enforced: impl Fn(&str) -> bool) -> u64 {
+    if privilege != 0 && enforced("hypercall-cpl") { NO_CALL } else { call }
 }
 
 /// What a manifest lets a sandbox ask for, as sets.

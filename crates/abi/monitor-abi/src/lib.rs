@@ -4,7 +4,6 @@
 #![no_std]
 
 pub mod bell;
-pub mod cmos;
 pub mod cores;
 pub mod hypercall;
 pub mod link;

@@ -114,8 +114,8 @@ pub trait Side {
     fn wanted(&self) -> &Self::Word;
     /// What that was when a core did so last; `None` behind the last core.
     fn done(&self, core: u32) -> Option<&Self::Word>;
-    /// Has each own core [`empty`] its TLB: the one that this is before its guest goes on, the others by an NMI, at
-    /// which they [`settle`], too.
+    /// Has each own core [`empty`] its TLB: the one that this is before its guest goes on, the others by a doorbell,
+    /// at which they [`settle`], too.
     fn flush(&self);
     /// Makes another sandbox's monitor [`look`], by its first core.
     fn ring(&self, sandbox: u32);

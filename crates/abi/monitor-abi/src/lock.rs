@@ -1,6 +1,6 @@
 //! The lock of registers that several parties use and that are no one word: the machine's
-//! IOAPIC, with one pair of index and window for all monitors, and within a sandbox its
-//! IOAPIC's table and its PCI functions.
+//! interrupt controller, with one pair of index and window for all monitors, and within a sandbox its
+//! lines' table and its PCI functions.
 //!
 //! It never breaks, and nobody waits for a turn longer than its patience: who gives up
 //! withdraws, and asks again later. Turns go round among those who want one, so each
@@ -12,8 +12,8 @@
 //!   to the index is half of a write. The others' own writes are late by that and nothing else.
 //! * *dead with the lock*: who knows that a party will never go on leaves for it ([`Lock::leave`]).
 //!
-//! No guest runs on a core that has the lock or waits for it, and nothing interrupts it
-//! (GIF is 0), so no guest can prolong a turn.
+//! No guest runs on a core that has the lock or waits for it, and nothing interrupts it,
+//! so no guest can prolong a turn.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,14 +1,14 @@
 //! Requests of one sandbox's monitor to another's: to stop, to start, to restart its guest.
 //!
 //! The sender's mailbox has one numbered request for each receiver; the receiver acknowledges its number, and then
-//! acts. Nobody waits for anybody. A request is posted, and the receiver interrupted by an NMI, only if
+//! acts. Nobody waits for anybody. A request is posted, and the receiver's doorbell rung, only if
 //!
 //! * it changes something: the receiver's monitor says in its own mailbox what its guest is doing;
 //! * the one before is acknowledged;
-//! * its right's time between two requests is over. The sender's monitor keeps that time in the *token*: the TSC from
-//!   which on the next one may be posted. Of the sender's cores one takes it.
+//! * its right's time between two requests is over. The sender's monitor keeps that time in the *token*: the clock's ticks
+//!   from which on the next one may be posted. Of the sender's cores one takes it.
 //!
-//! So a holder of rights causes the receiver as many NMIs as the manifest's arithmetic says, whatever it calls.
+//! So a holder of rights rings the receiver as often as the manifest's arithmetic says, whatever it calls.
 
 use crate::bell::Word;
 use crate::hypercall::{
@@ -22,7 +22,7 @@ pub struct Way<'a, W> {
     pub request: &'a W,
     /// The receiver's: number of the last one that it has acknowledged.
     pub done: &'a W,
-    /// The sender's: TSC from which on the next request of this kind may be posted.
+    /// The sender's: ticks of the clock from which on the next request of this kind may be posted.
     pub token: &'a W,
 }
 
@@ -48,7 +48,7 @@ pub fn effect(request: u64, state: u32, starts: bool) -> Effect {
         }
         (CONTROL_RESTART, STOPPED | EXITED) if !starts => Effect::Answer(NOT_RUNNING),
         (_, LAUNCHING | RUNNING | STOPPED | EXITED) => Effect::Change,
-        // One that has not come up cannot take an NMI yet, and one that has failed does nothing more.
+        // One that has not come up cannot be rung yet, and one that has failed does nothing more.
         _ => Effect::Answer(BUSY),
     }
 }

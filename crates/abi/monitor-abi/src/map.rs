@@ -22,9 +22,9 @@ pub const MMIO_VA: u64 = 0xFFFF_B000_0000_0000;
 /// Words in which the monitor keeps what a guest wrote to registers that it
 /// does not reach ([`crate::pci`]).
 pub const SHADOW_VA: u64 = 0xFFFF_FFFF_8060_0000;
-/// The lock of the machine's IOAPIC, shared by all monitors with interrupt lines; a
+/// The lock of the machine's interrupt lines, shared by all monitors with interrupt lines; a
 /// page on: what the own guest has written. A sandbox without lines has neither.
-pub const IOAPIC_VA: u64 = 0xFFFF_FFFF_8070_0000;
+pub const LINES_VA: u64 = 0xFFFF_FFFF_8070_0000;
 /// First core's block of [`CORE_STRIDE`] bytes; unmapped pages around the
 /// stack catch an overflow.
 pub const CORES_VA: u64 = 0xFFFF_FFFF_8050_0000;
@@ -32,12 +32,12 @@ pub const CORES_VA: u64 = 0xFFFF_FFFF_8050_0000;
 pub const CORE_STRIDE: u64 = 0x1_0000;
 /// In a core's block: stack, with the core's own state at its base.
 pub const CORE_STACK: u64 = 0x2000;
-/// Size of stack and state; also their alignment, so that an NMI handler finds
+/// Size of stack and state; also their alignment, so that a doorbell's handler finds
 /// the state from its stack pointer.
 pub const CORE_STACK_SIZE: u64 = 2 * PAGE;
-/// In a core's block: its control block, the VMCB or the VMCS region.
+/// In a core's block: its control block.
 pub const CORE_CONTROL: u64 = 0x8000;
-/// In a core's block: the VMXON region, with VT-x only.
+/// In a core's block: a page of the processor's own, where the architecture maps one.
 pub const CORE_HOST: u64 = 0x9000;
 /// In a core's block: its [`crate::report::CoreReport`].
 pub const CORE_REPORT: u64 = 0xA000;

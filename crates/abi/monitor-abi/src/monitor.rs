@@ -9,66 +9,6 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A range of MSRs or ports that is answered without a record, because an
-/// unmodified kernel probes it: it is absent for the guest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C)]
-pub struct Quiet {
-    /// First port or MSR.
-    pub first: u32,
-    /// Last one, inclusive.
-    pub last: u32,
-    /// What a read gives.
-    pub value: u64,
-}
-
-impl Quiet {
-    /// What a read of this port or MSR gives, if it is in one of the ranges.
-    #[must_use]
-    pub fn find(ranges: &[Self], number: u32) -> Option<u64> {
-        let range = ranges.iter().find(|q| (q.first..=q.last).contains(&number));
-        range.map(|q| q.value)
-    }
-}
-
-/// What a guest sees of a range of CPUID leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C)]
-pub struct Leaf {
-    /// First leaf.
-    pub first: u32,
-    /// Last one, inclusive.
-    pub last: u32,
-    /// The only subleaf, or [`Leaf::ANY`].
-    pub sub: u32,
-    /// Bits of EAX, EBX, ECX, EDX that are the processor's.
-    pub keep: [u32; 4],
-    /// Bits that are always set.
-    pub set: [u32; 4],
-}
-
-impl Leaf {
-    /// All subleaves.
-    pub const ANY: u32 = u32::MAX;
-
-    /// Part of the processor's answer that a guest sees: all of it where no leaf applies. The leaves are in order.
-    #[must_use]
-    #[inline(always)]
-    pub fn filter(leaves: &[Self], leaf: u32, sub: u32, raw: [u32; 4]) -> [u32; 4] {
-        let mut before = leaves.iter().take_while(|l| l.first <= leaf);
-        let applies = |l: &&Self| leaf <= l.last && (l.sub == sub || l.sub == Self::ANY);
-        match before.find(applies) {
-            Some(Self { keep, set, .. }) => {
-                let of = |i: usize| raw[i] & keep[i] | set[i];
-                [of(0), of(1), of(2), of(3)]
-            }
-            None => raw,
-        }
-    }
-}
-
 /// A part of the configuration: `len` elements at byte `offset` after [`Config`]'s start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -85,10 +25,10 @@ pub struct Slice {
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Clock {
-    /// TSC ticks a second.
-    pub tsc_hz: u64,
-    /// Local APIC timer ticks a second, divide by 1.
-    pub lapic_hz: u64,
+    /// Ticks of the clock in a second.
+    pub hz: u64,
+    /// Ticks of a core's timer in a second.
+    pub timer_hz: u64,
 }
 
 /// A piece of guest RAM.
@@ -107,19 +47,17 @@ pub struct Ram {
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Core {
-    /// Physical address of its control block: the VMCB, or the VMCS region.
+    /// Physical address of its control block.
     pub control_pa: u64,
-    /// Physical address of the processor's own page: the host state save area, or the VMXON region.
+    /// Physical address of a page of the processor's own.
     pub host_pa: u64,
 }
 
-/// Configuration of a monitor, at [`crate::map::CONFIG_VA`].
+/// Configuration of a monitor, at [`crate::map::CONFIG_VA`]. The architecture's part lies behind it.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Config {
-    /// x2APIC IDs of its cores as a set, for the IDs below 256.
-    pub own: [u64; 4],
     /// Index of this sandbox.
     pub sandbox: u32,
     /// Cores of this sandbox.
@@ -135,41 +73,26 @@ pub struct Config {
     /// [`crate::report::State`] to end in after a denied access of each
     /// [`crate::report::Kind`]; 0: it is made harmless and the guest goes on.
     pub ends: [u8; KINDS],
-    /// The interrupt descriptor table, as LIDT reads it: limit, address; padding.
-    pub idtr: [u16; 8],
-    /// x2APIC IDs of its cores.
-    pub apic_ids: [u32; MAX_CORES],
-    /// x2APIC ID of every sandbox's first core.
+    /// Hardware IDs of its cores.
+    pub core_ids: [u32; MAX_CORES],
+    /// Hardware ID of every sandbox's first core.
     pub first_core: [u32; MAX_SANDBOXES],
     /// Control block and the processor's own page of each core.
     pub core: [Core; MAX_CORES],
     /// Monitor-virtual address of the [`Clock`] that the guest sees, too.
     pub clock_va: u64,
-    /// Guest RSI at the first core's launch (Linux: zero page; bare: info page). RDI = incarnation.
+    /// Second argument of the first core's first instruction, such as the info page. The first one is the incarnation.
     pub argument: u64,
     /// Of [`crate::record::Op`]: guest memory, played by the first core at launch.
     pub launch: Slice,
-    /// A first core's control block, of [`crate::record::Op`]. SVM: relative to its start; VT-x: `STORE`s, `dst` is
-    /// the encoding of the field.
+    /// State of a first core, as [`crate::record::Op`]s of which the architecture knows the meaning.
     pub first_state: Slice,
-    /// The control block after a SIPI with vector 0, likewise.
-    pub sipi_state: Slice,
-    /// Of [`Quiet`]: absent ports.
-    pub ports: Slice,
-    /// Of [`Quiet`]: absent MSRs.
-    pub msrs: Slice,
-    /// Of [`Leaf`].
-    pub cpuid: Slice,
+    /// State of a core that another core starts, likewise.
+    pub other_state: Slice,
     /// Of [`crate::pci::Function`], by address: what the sandbox sees of PCI.
     pub functions: Slice,
     /// Guest RAM; an unused piece has length 0.
     pub ram: [Ram; 2],
-    /// Whether PCI can be configured by ports 0xCF8 and 0xCFC, too.
-    pub config_ports: u64,
-    /// Whether it owns the real-time clock ([`crate::cmos`]).
-    pub clock: u64,
-    /// Of `bulkhead_ioapic::Lines`: one, or none if the sandbox has no interrupt line.
-    pub lines: Slice,
     /// Of [`crate::bell::Bell`], by number.
     pub bells: Slice,
     /// Of [`crate::bell::End`].
@@ -199,13 +122,13 @@ pub struct Mailbox {
     pub status: AtomicU64,
     /// What armed word each of its doorbells let an interrupt through for last ([`crate::bell::admit`]).
     pub rung: [AtomicU64; MAX_BELLS],
-    /// Where its guest wants the interrupts of each channel that wakes it, as an ICR takes it; 0: nowhere.
+    /// Where its guest wants the interrupts of each channel that wakes it: a message, or 0 for nowhere.
     pub aims: [AtomicU64; MAX_BELLS],
     /// What its guest has of each slot ([`crate::link`]).
     pub links: [AtomicU64; SLOTS],
-    /// How many NMIs it has sent to each sandbox's monitor; to its own, to itself.
+    /// How often it has rung each sandbox's monitor; its own, too.
     pub rings: [AtomicU64; MAX_SANDBOXES],
-    /// TSC from which on the next request of a kind to each sandbox may be posted ([`crate::mail`]).
+    /// Ticks of the clock from which on the next request of a kind to each sandbox may be posted ([`crate::mail`]).
     pub due: [[AtomicU64; REQUESTS]; MAX_SANDBOXES],
     /// Padding.
     pub reserved: [AtomicU32; 446],
@@ -214,6 +137,4 @@ pub struct Mailbox {
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 // The auditor reads it there (docs/connecting.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
-const _: () = assert!(size_of::<Quiet>() == 16);
-const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == 1112);
+const _: () = assert!(size_of::<Config>() == 1016);

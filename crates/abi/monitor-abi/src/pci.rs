@@ -61,11 +61,11 @@ pub struct Function {
 /// How a function's messages find their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remapping {
-    /// They name core and vector.
+    /// They name core and interrupt.
     None,
     /// By a table of [`SLOTS`] entries at this address, which the monitor fills.
     Table(u64),
-    /// By a table that nobody changes, with an entry for each vector on each of the sandbox's cores; the number of the
+    /// By a table that nobody changes, with an entry for each interrupt on each of the sandbox's cores; the number of the
     /// first one.
     Entries(u32),
 }
@@ -82,9 +82,7 @@ impl Function {
     }
 }
 
-/// Entries of an interrupt remapping table: the index is a message's data bits
-/// 8:0, as only delivery modes 0 and 1 (bits 10:8) are remapped
-/// (AMD IOMMU specification, 2.2.5.1).
+/// Entries of an interrupt remapping table: the index is in bits 8:0 of a message's data.
 pub const SLOTS: usize = 512;
 
 /// Registers of a channel's end (ivshmem version 2, register region) that hold what is written.

@@ -56,21 +56,21 @@ impl State {
 pub enum Cause {
     /// A hypercall.
     Hypercall = 0,
-    /// CPUID.
+    /// Question about the processor: CPUID, an ID register.
     Cpuid = 1,
     /// An IPI between the sandbox's own cores.
     Ipi = 2,
-    /// A local vector table write.
+    /// Choice of the interrupt of a core's own timer or counters.
     Lvt = 3,
-    /// Another mediated MSR.
+    /// Another mediated register of the processor.
     Msr = 4,
-    /// An emulated or absent I/O port.
+    /// An emulated or absent register that only instructions reach: an I/O port.
     Port = 5,
-    /// The monitors' doorbell (NMI).
+    /// The monitors' doorbell.
     Doorbell = 6,
-    /// A cache instruction (INVD, WBINVD).
+    /// An instruction on a whole cache.
     Cache = 7,
-    /// A reflected exception (#DB, #AC, #MC).
+    /// A reflected exception.
     Exception = 8,
     /// A denied access of any kind.
     Denied = 9,
@@ -91,19 +91,19 @@ pub const CAUSES: usize = 13;
 pub enum Kind {
     /// Guest-physical memory that is not the sandbox's, or not with that right.
     Memory = 0,
-    /// An I/O port.
+    /// A register that only instructions reach: an I/O port.
     Port = 1,
-    /// A model-specific register.
+    /// A register of the processor.
     Msr = 2,
     /// An interrupt to a core of another sandbox, or of a forbidden kind.
     Ipi = 3,
-    /// A privileged instruction that no guest may run (SVM, MWAIT, …).
+    /// A privileged instruction that no guest may run.
     Instruction = 4,
     /// A hypercall without the right to it.
     Hypercall = 5,
-    /// A triple fault, or a guest state that the CPU refuses.
+    /// A guest that the processor cannot run on: its state is refused, or its exceptions cannot be delivered.
     Shutdown = 6,
-    /// A register of a mediated device (PCI configuration, MSI-X table, IOAPIC) that
+    /// A register of a mediated device (PCI configuration, MSI-X table, interrupt controller) that
     /// is not the sandbox's, or a value that it may not have.
     Device = 7,
 }
@@ -122,23 +122,23 @@ pub enum Condition {
     MemoryWrite = 1,
     /// Instruction fetch from it.
     MemoryFetch = 2,
-    /// Read of a port.
+    /// Read of an I/O port.
     PortRead = 3,
     /// Write of one.
     PortWrite = 4,
-    /// Read of a model-specific register.
+    /// Read of a register of the processor.
     MsrRead = 5,
     /// Write of one.
     MsrWrite = 6,
-    /// An ICR value with reserved bits.
+    /// An interrupt request with reserved bits.
     IpiReserved = 7,
     /// A fixed interrupt that is level-triggered.
     IpiLevel = 8,
-    /// A delivery mode that no guest may send: lowest priority, SMI, ExtINT, reserved.
+    /// A kind of interrupt that no guest may send.
     IpiMode = 9,
-    /// An NMI, INIT or SIPI with a shorthand that it does not go with.
+    /// A reset, start or unmaskable interrupt with a shorthand that it does not go with.
     IpiShorthand = 10,
-    /// An NMI, INIT or SIPI to a logical destination.
+    /// A reset, start or unmaskable interrupt to a logical destination.
     IpiLogical = 11,
     /// A destination with a core that is not the sandbox's own.
     IpiDestination = 12,
@@ -150,7 +150,7 @@ pub enum Condition {
     Connect = 15,
     /// A slot that does not concern it.
     Slot = 16,
-    /// A triple fault, or a guest state that the CPU refuses.
+    /// A guest that the processor cannot run on.
     Shutdown = 17,
     /// Read of a mediated device's register.
     DeviceRead = 18,
@@ -246,14 +246,14 @@ in_memory! {
     pub struct Denial, DenialCells {
         /// 1 for a core's first denial, and so on; written last, 0 while in flux.
         pub seq: u64,
-        /// Time stamp counter.
-        pub tsc: u64,
-        /// Guest RIP of the access.
-        pub rip: u64,
-        /// Guest-physical address, port, MSR, ICR value, exit code, call number or
+        /// Clock, ticks.
+        pub ticks: u64,
+        /// Address of the guest's instruction.
+        pub instruction: u64,
+        /// Guest-physical address, number of a register, interrupt request, exit code, call number or
         /// device register, by kind.
         pub address: u64,
-        /// Value written or error code (EXITINFO1), by kind.
+        /// Value written, or the architecture's word on the access, by kind.
         pub info: u64,
         /// [`Kind`].
         pub kind: u16,
@@ -270,8 +270,8 @@ impl DenialCells {
     pub fn keep(&self, denial: &Denial) {
         self.seq.store(0, Relaxed);
         fence(Release);
-        self.tsc.store(denial.tsc, Relaxed);
-        self.rip.store(denial.rip, Relaxed);
+        self.ticks.store(denial.ticks, Relaxed);
+        self.instruction.store(denial.instruction, Relaxed);
         self.address.store(denial.address, Relaxed);
         self.info.store(denial.info, Relaxed);
         self.kind.store(denial.kind, Relaxed);
@@ -308,9 +308,9 @@ in_memory! {
         pub boot_exits: [u64; CAUSES],
         /// Bytes ever written to the console ring.
         pub console_written: u64,
-        /// TSC when the guest had booted on this core (first CPUID in user mode, or
+        /// Clock when the guest had booted on this core (first sign of user mode, or
         /// [`crate::hypercall::READY`]); 0 before, in each life.
-        pub steady_tsc: u64,
+        pub steady_ticks: u64,
         /// The last denials; number `n` lies at `(n - 1) % DENIALS`.
         pub ring: [Denial; DENIALS],
         /// Offers made and accepted of channels made at run time: for each of them the other party may ring once.
@@ -348,17 +348,17 @@ in_memory! {
         pub exit_code: u32,
         /// Launches after the first one.
         pub restarts: u64,
-        /// TSC when the monitor began the last launch.
-        pub begin_tsc: u64,
-        /// TSC when the launch record had been played.
-        pub played_tsc: u64,
-        /// TSC of the last entry to the guest's first instruction.
-        pub launch_tsc: u64,
-        /// TSC of the last violation that led to a restart.
-        pub violation_tsc: u64,
-        /// TSC of the last change of `state`.
-        pub state_tsc: u64,
-        /// First word of the failed monitor's exception frame (RIP, or an error code) and CR2.
+        /// Clock when the monitor began the last launch.
+        pub begin_ticks: u64,
+        /// Clock when the launch record had been played.
+        pub played_ticks: u64,
+        /// Clock at the last entry to the guest's first instruction.
+        pub launch_ticks: u64,
+        /// Clock at the last violation that led to a restart.
+        pub violation_ticks: u64,
+        /// Clock at the last change of `state`.
+        pub state_ticks: u64,
+        /// First word of the failed monitor's exception frame, and the address that it touched.
         pub fault: [u64; 2],
         /// The two words after it.
         pub fault_detail: [u64; 2],
@@ -366,8 +366,8 @@ in_memory! {
         pub cores: u32,
         /// 1: it runs a program that another sandbox has left for it ([`crate::load`]), not the image's.
         pub loaded: u32,
-        /// NMIs that each sandbox's monitor has sent to this one, as the first core saw it at its last one; its own
-        /// entry is of those between its own cores.
+        /// How often each sandbox's monitor has rung this one, as the first core saw it at its last one; its own
+        /// entry counts rings between its own cores.
         pub rung: [u64; MAX_SANDBOXES],
         /// Padding.
         pub reserved: [u32; 932],

@@ -4,7 +4,7 @@
 //! and would choose other code paths than on the machine itself
 //! (docs/decisions/0008-cpuid.md). A leaf that is not here is the processor's.
 
-use bulkhead_layout::monitor::Leaf;
+use bulkhead_monitor_abi_x86::config::Leaf;
 
 /// On AMD's processors. At most one entry applies to a leaf.
 pub const FILTER: &[Leaf] = &[

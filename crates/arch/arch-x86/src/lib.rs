@@ -16,5 +16,5 @@ pub mod vmcb;
 pub mod vmcs;
 pub mod vtd;
 
-pub use bulkhead_monitor_abi_x86::icr;
+pub use bulkhead_monitor_abi_x86::{cmos, config, icr};
 pub use pages::LongMode;

@@ -3,7 +3,7 @@
 //! is denied. docs/decisions/0004-msr-policy.md argues each group.
 
 use crate::bitmap::Direct::{self, Both, Read, Write};
-use bulkhead_layout::monitor::Quiet;
+use bulkhead_monitor_abi_x86::config::Quiet;
 
 pub use bulkhead_monitor_abi_x86::msr::*;
 

@@ -1,6 +1,6 @@
 //! The contract of an architecture: what planning, table building and the
-//! launch need to know of a processor, and nothing else. `arch-x86` is the
-//! first real one; `arch-fake` is deliberately odd, so that code that assumes
+//! launch need to know of a processor, and nothing else. Each architecture has
+//! a crate beside this one; `arch-fake` is deliberately odd, so that code that assumes
 //! an encoding fails a unit test.
 #![no_std]
 

@@ -1,7 +1,7 @@
 //! Copies between a mapping and private memory. Which of several values that the peer
 //! writes meanwhile is read is not said, byte for byte.
 
-use crate::block;
+use crate::arch;
 use bulkhead_channel::BLOCK;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU64};
@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64};
 /// Bytes of a block.
 const BYTES: usize = 8 * BLOCK;
 
-/// From so many bytes on the processor's own copy is faster than blocks (ERMS).
+/// From so many bytes on the processor's own copy is faster than blocks, where it has one.
 const LONG: usize = 1024;
 
 /// Copies out of a mapping.
@@ -18,16 +18,16 @@ const LONG: usize = 1024;
 /// As many bytes as the slice has are readable, and no part of it.
 #[inline(always)]
 pub unsafe fn out(from: *const u8, to: &mut [u8]) {
-    if to.len() >= LONG && CAN_MOVE {
+    if to.len() >= LONG && arch::CAN_MOVE {
         // SAFETY: readable as the caller says; the slice is writable.
-        unsafe { long(from, to.as_mut_ptr(), to.len()) };
+        unsafe { arch::long(from, to.as_mut_ptr(), to.len()) };
         return;
     }
     let (blocks, rest) = to.as_chunks_mut::<BYTES>();
     let mut at = from;
     for to in blocks {
         // SAFETY: a block for each of the slice's, as the caller says.
-        unsafe { block::copy::<true>(at, to.as_mut_ptr()) };
+        unsafe { arch::copy::<true>(at, to.as_mut_ptr()) };
         at = at.wrapping_add(BYTES);
     }
     let whole = at.addr() % 8 == 0;
@@ -54,16 +54,16 @@ pub unsafe fn out(from: *const u8, to: &mut [u8]) {
 /// As many bytes as the slice has are writable, and no part of it.
 #[inline(always)]
 pub unsafe fn into(from: &[u8], to: *mut u8) {
-    if from.len() >= LONG && CAN_MOVE {
+    if from.len() >= LONG && arch::CAN_MOVE {
         // SAFETY: writable as the caller says; the slice is readable.
-        unsafe { long(from.as_ptr(), to, from.len()) };
+        unsafe { arch::long(from.as_ptr(), to, from.len()) };
         return;
     }
     let (blocks, rest) = from.as_chunks::<BYTES>();
     let mut at = to;
     for from in blocks {
         // SAFETY: a block for each of the slice's, as the caller says.
-        unsafe { block::copy::<false>(from.as_ptr(), at) };
+        unsafe { arch::copy::<false>(from.as_ptr(), at) };
         at = at.wrapping_add(BYTES);
     }
     let whole = at.addr() % 8 == 0;
@@ -93,27 +93,4 @@ pub unsafe fn into(from: &[u8], to: *mut u8) {
 unsafe fn byte<'a>(at: *mut u8) -> &'a AtomicU8 {
     // SAFETY: as the caller says.
     unsafe { AtomicU8::from_ptr(at) }
-}
-
-/// True if [`long`] exists.
-const CAN_MOVE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
-
-/// Copies by one instruction.
-///
-/// # Safety
-/// So many bytes are readable at `from`, writable at `to`, and they do not overlap.
-unsafe fn long(from: *const u8, to: *mut u8, len: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the caller guarantees these accesses. They go upwards: the direction flag is clear (System V ABI).
-    unsafe {
-        core::arch::asm!(
-            "rep movsb",
-            inout("rcx") len => _,
-            inout("rsi") from => _,
-            inout("rdi") to => _,
-            options(nostack, preserves_flags),
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (from, to, len);
 }

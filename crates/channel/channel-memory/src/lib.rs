@@ -7,7 +7,7 @@
 #![no_std]
 
 pub mod any;
-mod block;
+mod arch;
 mod copy;
 pub mod guest;
 pub mod number;
@@ -17,8 +17,8 @@ pub mod typed;
 use bulkhead_channel::{BLOCK, Bytes, Lane, Memory, Word, fits};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU64, compiler_fence, fence};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU64, fence};
 
 /// A region as this side sees it.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +59,7 @@ impl Word for Cell<'_> {
 
     #[inline]
     fn acquire(&self) -> u64 {
-        // Not an acquiring load: for memory that is mapped read-only, the language allows only relaxed ones. On
-        // x86-64 both are one instruction.
+        // Not an acquiring load: for memory that is mapped read-only, the language allows only relaxed ones.
         let value = self.0.load(Relaxed);
         fence(Acquire);
         value
@@ -78,24 +77,7 @@ impl Word for Cell<'_> {
 
     #[inline]
     fn fenced(&self, value: u64) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: XCHG stores to a word that is valid for it, and changes nothing else. It is a full fence (AMD64 APM
-        // volume 2, 7.3.2). The compiler moves no access across it, because for all it knows the instruction accesses
-        // any memory.
-        unsafe {
-            core::arch::asm!(
-                "xchg [{at}], {value}",
-                at = in(reg) self.0.as_ptr(),
-                value = inout(reg) value => _,
-                options(nostack, preserves_flags),
-            );
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        {
-            self.0.store(value, Release);
-            fence(SeqCst);
-        }
-        compiler_fence(SeqCst);
+        arch::fenced(&self.0, value);
     }
 }
 
@@ -174,7 +156,7 @@ impl Bytes for Run<'_> {
     fn blocks(&self, at: usize, count: usize) -> impl Iterator<Item = [u64; BLOCK]> {
         let count = if fits(self.len, at, count) { count } else { 0 };
         // SAFETY: block `n` lies within the mapping, which is readable.
-        (0..count).map(move |n| unsafe { block::load(self.base.as_ptr().add(at + 8 * BLOCK * n)) })
+        (0..count).map(move |n| unsafe { arch::load(self.base.as_ptr().add(at + 8 * BLOCK * n)) })
     }
 
     #[inline]
@@ -182,7 +164,7 @@ impl Bytes for Run<'_> {
         for n in 0..if fits(self.len, at, count) { count } else { 0 } {
             // SAFETY: block `n` lies within the mapping, which is writable where an end that writes
             // was opened on it.
-            unsafe { block::store(self.base.as_ptr().add(at + 8 * BLOCK * n), block(n)) };
+            unsafe { arch::store(self.base.as_ptr().add(at + 8 * BLOCK * n), block(n)) };
         }
     }
 }
@@ -269,22 +251,6 @@ impl<'a> Memory for Mapping<'a> {
 
     #[inline]
     fn fence(&self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: writes a byte of the stack back as it is. A locked instruction is a full fence
-        // (AMD64 APM volume 2, 7.3.2), in half of the time that MFENCE takes.
-        unsafe {
-            core::arch::asm!("lock or byte ptr [rsp], 0");
-        }
-        fence_of_the_language();
-    }
-}
-
-/// For the compiler on x86-64, for the processor elsewhere.
-#[inline]
-fn fence_of_the_language() {
-    if cfg!(all(target_arch = "x86_64", not(miri))) {
-        compiler_fence(SeqCst)
-    } else {
-        fence(SeqCst)
+        arch::fence();
     }
 }

@@ -28,11 +28,11 @@ pub struct Pair<'a> {
 /// How the receiver of a channel is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doorbell {
-    /// For the sender the port that it writes to, for the receiver its interrupt vector.
+    /// Doorbell that the sender rings, or the receiver's interrupt.
     pub at: u16,
     /// The receiver looks while that pays, before it sleeps.
     pub adaptive: bool,
-    /// Slot in which a sending program of the kernel has the right to the port, otherwise 0.
+    /// Slot in which a sending program of the kernel has the right to the doorbell, otherwise 0.
     pub right: u32,
 }
 

@@ -2,12 +2,12 @@
 //! the manifest would allow it. The monitor knows none of that
 //! (docs/decisions/0014-denials-explained-by-the-reader.md).
 
-use crate::ipi;
 use crate::owner::{self, Allow, Answer};
 use crate::rule::Rule;
+use crate::x86::ipi;
+use bulkhead_arch_x86::cmos;
 use bulkhead_arch_x86::msr;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::cmos;
 use bulkhead_layout::hypercall as call;
 use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
 use bulkhead_layout::report::{CONDITION_NAMES, Condition, Denial, KIND_NAMES, Kind};
@@ -129,7 +129,7 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         sandbox: who.name.clone(),
         core,
         incarnation: denial.incarnation,
-        rip: format!("{:#x}", denial.rip),
+        rip: format!("{:#x}", denial.instruction),
         kind: KIND_NAMES.get(kind).copied().unwrap_or("unknown"),
         condition: CONDITION_NAMES.get(usize::from(denial.condition)).copied().unwrap_or("unknown"),
         access,
@@ -159,11 +159,10 @@ pub fn place(sandbox: &Sandbox) -> String {
 }
 
 fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
-    // EXITINFO1 is a page fault's error code (APM 15.25.6): 1 write, 4 fetch.
     let gpa = denial.address;
-    let how = match (denial.info >> 1 & 1, denial.info >> 4 & 1) {
-        (_, 1) => "fetch from",
-        (1, _) => "write to",
+    let how = match denial.condition {
+        c if c == Condition::MemoryFetch as u16 => "fetch from",
+        c if c == Condition::MemoryWrite as u16 => "write to",
         _ => "read of",
     };
     let access = format!("{how} guest-physical {gpa:#x}");

@@ -4,13 +4,13 @@
 
 pub mod dma;
 mod explain;
-mod ipi;
 mod learn;
 pub mod owner;
 mod ram;
 mod report;
 mod rule;
 mod snapshot;
+mod x86;
 
 pub use bulkhead_untrusted::Untrusted;
 pub use explain::{Explained, explain, fold};

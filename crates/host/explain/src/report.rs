@@ -148,7 +148,7 @@ pub fn report(
     first_launches: &[(u64, u64)],
     now_tsc: u64,
 ) -> Report {
-    let hz = snapshot.boot.map_or(0, |b| b.tsc_hz).max(1);
+    let hz = snapshot.boot.map_or(0, |b| b.hz).max(1);
     let sandboxes = baked.plan.sandboxes.iter().enumerate();
     let sandboxes = sandboxes.map(|(i, _)| sandbox(baked, snapshot, i, hz, now_tsc)).collect();
     Report {
@@ -201,7 +201,7 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
 
 /// Time since the machine's boot.
 fn nanoseconds(snapshot: &Snapshot, now_tsc: u64, hz: u64) -> u64 {
-    let ticks = now_tsc.saturating_sub(snapshot.boot.map_or(0, |boot| boot.entry_tsc));
+    let ticks = now_tsc.saturating_sub(snapshot.boot.map_or(0, |boot| boot.entry_ticks));
     (u128::from(ticks) * 1_000_000_000 / u128::from(hz)) as u64
 }
 
@@ -234,7 +234,7 @@ pub fn refused(
         let tallies = || cores.iter().map(|core| &core.tallies[n]).enumerate();
         let count = tallies().map(|(_, tally)| tally.count).sum();
         let firsts = tallies().filter(|(_, tally)| tally.first.seq != 0);
-        let first = firsts.min_by_key(|(_, tally)| tally.first.tsc);
+        let first = firsts.min_by_key(|(_, tally)| tally.first.ticks);
         let first = first.and_then(|(core, tally)| explain(core, &tally.first));
         Refused { condition, count, first }
     };
@@ -249,7 +249,7 @@ pub fn exits(cores: &[Core], hz: u64, now_tsc: u64) -> Exits {
         let (mut boot, mut steady) = (0, 0);
         for core in cores {
             let before =
-                if core.steady_tsc != 0 { core.boot_exits[cause] } else { core.exits[cause] };
+                if core.steady_ticks != 0 { core.boot_exits[cause] } else { core.exits[cause] };
             boot += before;
             steady += core.exits[cause].saturating_sub(before);
         }
@@ -260,7 +260,7 @@ pub fn exits(cores: &[Core], hz: u64, now_tsc: u64) -> Exits {
             exits.steady.insert(name, steady);
         }
     }
-    let since = cores.iter().map(|c| c.steady_tsc);
+    let since = cores.iter().map(|c| c.steady_ticks);
     if let Some(since) = since.filter(|&tsc| tsc != 0).min() {
         exits.steady_seconds = now_tsc.saturating_sub(since) as f64 / hz as f64;
     }
@@ -299,11 +299,11 @@ fn boot(snapshot: &Snapshot, first_launches: &[(u64, u64)], hz: u64) -> Option<B
     let boot = snapshot.boot?;
     let last = first_launches.iter().map(|l| l.1).max()?;
     let copying = boot.played + first_launches.iter().map(|l| l.0).sum::<u64>();
-    let total = last.saturating_sub(boot.entry_tsc);
+    let total = last.saturating_sub(boot.entry_ticks);
     let us = |ticks: u64| ticks.saturating_mul(1_000) / (hz / 1_000).max(1);
     let beside = boot.waited + boot.played;
     Some(Boot {
-        instructions: boot.left_tsc.saturating_sub(boot.entry_tsc).saturating_sub(beside),
+        instructions: boot.left_ticks.saturating_sub(boot.entry_ticks).saturating_sub(beside),
         to_launch_us: us(total),
         waiting_us: us(boot.waited),
         copying_us: us(copying),

@@ -20,7 +20,7 @@ pub struct Core {
     /// Those before the guest had booted.
     pub boot_exits: [u64; CAUSES],
     /// TSC when it had booted on this core; 0 as long as it has not.
-    pub steady_tsc: u64,
+    pub steady_ticks: u64,
     /// Denied accesses since the launch.
     pub denials: u64,
     /// Those whose records are still there, oldest first: the first ever by each condition, the first
@@ -133,7 +133,7 @@ fn core(ram: &Read, pa: u64) -> Option<Core> {
     Some(Core {
         exits: core.exits,
         boot_exits: core.boot_exits,
-        steady_tsc: core.steady_tsc,
+        steady_ticks: core.steady_ticks,
         denials: core.denials,
         kept,
         tallies: core.tallies,
@@ -166,8 +166,8 @@ impl Snapshot {
     #[must_use]
     pub fn latest_tsc(&self) -> u64 {
         let stamps = self.sandboxes.iter().flat_map(|s| {
-            let denials = s.cores.iter().flat_map(|c| &c.kept).map(|d| d.tsc);
-            denials.chain([s.report.state_tsc])
+            let denials = s.cores.iter().flat_map(|c| &c.kept).map(|d| d.ticks);
+            denials.chain([s.report.state_ticks])
         });
         stamps.max().unwrap_or(0)
     }

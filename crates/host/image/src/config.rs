@@ -21,15 +21,19 @@ use bulkhead_plan::{self as plan, Facts, Plan, RTC, Sandbox};
 use core::mem::offset_of;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-/// Bytes behind the [`Config`].
-#[derive(Default)]
-struct Tail(Vec<u8>);
+/// Bytes behind a [`Target::Config`].
+pub struct Tail {
+    /// Bytes before them.
+    behind: usize,
+    bytes: Vec<u8>,
+}
 
 impl Tail {
-    fn append<T: IntoBytes + Immutable>(&mut self, items: &[T]) -> Slice {
-        self.0.resize(self.0.len().next_multiple_of(8), 0);
-        let offset = (size_of::<Config>() + self.0.len()) as u32;
-        self.0.extend_from_slice(items.as_bytes());
+    /// Appends a table, and says where it lies.
+    pub fn append<T: IntoBytes + Immutable>(&mut self, items: &[T]) -> Slice {
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        let offset = (self.behind + self.bytes.len()) as u32;
+        self.bytes.extend_from_slice(items.as_bytes());
         Slice { offset, len: items.len() as u32 }
     }
 }
@@ -50,15 +54,23 @@ pub struct Told<'a> {
 /// # Errors
 /// The processor would refuse a start state, or the monitor lacks code for its work.
 pub fn config<T: Target>(input: &Input, told: Told) -> Result<Vec<u8>, Error> {
-    let (mut config, mut tail) = (Config::new_zeroed(), Tail::default());
-    identity::<T>(&mut config, input, told.control);
+    let mut config = T::Config::new_zeroed();
+    let mut tail = Tail { behind: size_of::<T::Config>(), bytes: Vec::new() };
+    identity(&mut config, input, told.control);
     rights(&mut config, input, told.slots);
     records(&mut config, &mut tail, input, told.shadow);
     states::<T>(&mut config, &mut tail, input, &told.confine)?;
-    devices::<T>(&mut config, &mut tail, input, told.functions, told.lines);
+    functions(&mut config, &mut tail, told.functions);
+    T::configure(
+        &mut config,
+        &mut tail,
+        input.plan,
+        &input.plan.sandboxes[input.index],
+        told.lines,
+    );
     channels::<T>(&mut config, &mut tail, input, told.slots);
-    has_code(&config, input)?;
-    Ok([config.as_bytes(), &tail.0].concat())
+    has_code::<T>(&config, input)?;
+    Ok([config.as_bytes(), &tail.bytes].concat())
 }
 
 fn facts(input: &Input) -> &'static Facts {
@@ -71,9 +83,8 @@ fn set(numbers: impl Iterator<Item = usize>) -> u32 {
 }
 
 /// Its number, its cores, its memory.
-fn identity<T: Target>(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
+fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
     let sandbox = &input.plan.sandboxes[input.index];
-    config.own = T::cores(&sandbox.core_ids);
     config.sandbox = input.index as u32;
     config.cores = sandbox.cores.len() as u32;
     config.sandboxes = input.plan.sandboxes.len() as u32;
@@ -82,8 +93,7 @@ fn identity<T: Target>(config: &mut Config, input: &Input, [control, host]: [u64
         false => State::Stopped as u32,
     };
     config.ends = sandbox.actions.map(Action::ends_in);
-    T::configure(config);
-    config.apic_ids = ids(sandbox);
+    config.core_ids = ids(sandbox);
     for (to, s) in config.first_core.iter_mut().zip(&input.plan.sandboxes).take(MAX_SANDBOXES) {
         *to = s.core_ids[0];
     }
@@ -148,25 +158,12 @@ fn states<T: Target>(
             "the processor would refuse the start of {name}: {why}"
         )));
     }
-    [config.first_state, config.sipi_state] = states.map(|state| tail.append(&state));
+    [config.first_state, config.other_state] = states.map(|state| tail.append(&state));
     Ok(())
 }
 
-/// Answers for registers, PCI functions, lines.
-fn devices<T: Target>(
-    config: &mut Config,
-    tail: &mut Tail,
-    input: &Input,
-    functions: &Functions,
-    lines: Option<Lines>,
-) {
-    let sandbox = &input.plan.sandboxes[input.index];
-    let policy = T::policy(input.plan, sandbox);
-    config.ports = tail.append(&policy.ports);
-    config.msrs = tail.append(&policy.registers);
-    config.cpuid = tail.append(&policy.identity);
-    config.config_ports = u64::from(policy.config_ports);
-    config.clock = u64::from(sandbox.devices.iter().any(|d| d.class == RTC));
+/// PCI functions that it sees.
+fn functions(config: &mut Config, tail: &mut Tail, functions: &Functions) {
     let known = functions.seen.iter().map(|seen| Function {
         registers: tail.append(&seen.registers),
         resets: tail.append(&seen.resets),
@@ -174,7 +171,6 @@ fn devices<T: Target>(
     });
     let known: Vec<_> = known.collect();
     config.functions = tail.append(&known);
-    config.lines = tail.append(lines.as_slice());
 }
 
 /// Ends of channels, doorbells, slots.
@@ -196,7 +192,7 @@ fn channels<T: Target>(
         let aims = MAILBOX_VA + rx.from as u64 * mailbox + offset_of!(Mailbox, aims) as u64;
         Bell {
             armed: word(rx, ARMED),
-            icr: T::signal(core, bell.vector),
+            message: T::signal(core, bell.vector),
             aim: match receiver.guest {
                 plan::Guest::Linux { .. } => aims + 8 * u64::from(bell.nth),
                 _ => 0,
@@ -251,21 +247,21 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
 }
 
 /// A monitor has code for each thing that its configuration names, whatever chose the monitor.
-fn has_code(config: &Config, input: &Input) -> Result<(), Error> {
+fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
     let has = input.program.symbol("monitor_needs")? as u32;
     let control = config.rights.control.iter().chain(&config.controlled_by);
     let told = [
         (config.functions.len != 0, need::DEVICES, "PCI functions"),
-        (config.lines.len != 0, need::DEVICES, "interrupt lines"),
-        (config.clock != 0, need::DEVICES, "the clock"),
         (config.cores > 1, need::CORES, "several cores"),
         (config.links.len != 0, need::SLOTS, "slots"),
         (config.loads != 0, need::LOADS, "loading"),
         (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
         (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),
-        (config.ports.len != 0, need::LINUX, "a Linux"),
     ];
-    let lacks = told.into_iter().find(|&(named, need, _)| named && !need::has(has, need));
+    let lacks = told
+        .into_iter()
+        .chain(T::named(config))
+        .find(|&(named, need, _)| named && !need::has(has, need));
     let name = &input.plan.sandboxes[input.index].name;
     let say = |what| Error::Program(format!("the monitor of {name} has no code for {what}"));
     lacks.map_or(Ok(()), |(_, _, what)| Err(say(what)))

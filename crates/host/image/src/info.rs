@@ -24,7 +24,7 @@ pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.name = name(&sandbox.name);
     info.memory = sandbox.ram.iter().map(|r| r.len).sum();
     info.cores = sandbox.cores.len() as u32;
-    info.apic_ids.iter_mut().zip(&sandbox.core_ids).for_each(|(to, from)| *to = *from);
+    info.core_ids.iter_mut().zip(&sandbox.core_ids).for_each(|(to, from)| *to = *from);
     info.lines = lines.own & !lines.channels;
     info.level_lines = lines.level;
     info.level_vectors = lines.level_vectors;

@@ -34,13 +34,14 @@ mod target;
 mod x86;
 
 pub use build::{Baked, Map, Programs, bake, bake_for};
+pub use config::Tail;
 pub use elf::{Program, section_len};
 pub use guest::{Entry, Guest, Piece, Start, Trace, bare};
 pub use kernel::set_console;
 pub use pack::pack;
 pub use pages::Pages;
 pub use parts::Part;
-pub use target::{Confine, Policy, Target};
+pub use target::{Confine, Target};
 pub use x86::{GDT_GPA, absent_ports, load};
 
 use std::fmt;

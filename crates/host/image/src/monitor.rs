@@ -152,12 +152,12 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
     };
     let has_lines = lines.is_some_and(|lines| lines.own & !lines.channels != 0);
     let own = space::<T>(input, places, &functions, &slots, has_lines);
-    let monitor_cr3 = own.bake::<T::Own>(pages, None)?.unwrap_or_default();
+    let monitor_root = own.bake::<T::Own>(pages, None)?.unwrap_or_default();
     part(pages, tables, "monitor's page tables");
 
     let mut described = described(sandbox);
     described.monitor = Range { start, len: pages.end() - start };
-    described.monitor_cr3 = monitor_cr3;
+    described.monitor_root = monitor_root;
     described.entry_va = input.program.entry;
     described.info_pa = info_pa;
     let grants = iommu::grants(input.plan, input.index, io_root, &roots, &functions.remap);
@@ -215,11 +215,11 @@ fn space<T: Target>(
         own.add(at(CORE_REPORT), counts, len, Rights::RW, "report of a core");
     }
     if let Some(written) = places.written {
-        own.add(IOAPIC_VA + PAGE, written, PAGE, Rights::RW, "writes to its lines");
+        own.add(LINES_VA + PAGE, written, PAGE, Rights::RW, "writes to its lines");
     }
     if let (true, Some(shared), Some(ioapic)) = (has_lines, input.shared.lines, plan.machine.ioapic)
     {
-        own.add(IOAPIC_VA, shared.lock, PAGE, Rights::RW, "lock of the lines");
+        own.add(LINES_VA, shared.lock, PAGE, Rights::RW, "lock of the lines");
         for pa in [Some(ioapic.base), shared.table].into_iter().flatten() {
             own.device(MMIO_VA + pa, pa, PAGE, Rights::RW, "lines");
         }
@@ -277,7 +277,7 @@ pub fn described(sandbox: &Sandbox) -> image::Sandbox {
         *range = Range { start: ram.hpa, len: ram.len };
     }
     described.cores = sandbox.cores.len() as u32;
-    described.apic_ids = ids(sandbox);
+    described.core_ids = ids(sandbox);
     described
 }
 

@@ -70,7 +70,7 @@ pub fn bake(
     let len = pages.end() - start;
     let mut sandbox = described(&plan.sandboxes[index]);
     sandbox.monitor = Range { start, len };
-    (sandbox.monitor_cr3, sandbox.entry_va) = (root, guest.entry.pc);
+    (sandbox.monitor_root, sandbox.entry_va) = (root, guest.entry.pc);
     sandbox.info_pa = info;
     let what = "information page, first page tables";
     let parts = vec![Part::new(start, start + len, Some(index), what)];

@@ -2,13 +2,17 @@
 //! [`Facts`](bulkhead_plan::Facts) say. The machine description chooses it; a test brings an odd one of its own.
 
 use crate::Error;
+use crate::config::Tail;
 use crate::elf::Program;
 use crate::guest::{Entry, Guest};
 use crate::pages::Pages;
 use bulkhead_arch::{Stage1, Stage2};
-use bulkhead_layout::monitor::{Config, Leaf, Quiet};
+use bulkhead_ioapic::Lines;
+use bulkhead_layout::monitor;
 use bulkhead_layout::record::Op;
 use bulkhead_plan::{Plan, Sandbox};
+use core::ops::DerefMut;
+use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 /// A kind of monitor, how it starts, and how it confines a guest.
 pub trait Target {
@@ -16,6 +20,8 @@ pub trait Target {
     type Own: Stage1;
     /// Tables that confine a guest.
     type Nested: Stage2;
+    /// Configuration of a monitor: the portable part, and what only this architecture has.
+    type Config: DerefMut<Target = monitor::Config> + FromZeros + IntoBytes + Immutable;
     /// True if a monitor maps the processor's own page of each core.
     const MAPS_HOST: bool;
 
@@ -41,27 +47,16 @@ pub trait Target {
     fn refused(_: &[Op]) -> Option<String> {
         None
     }
-    /// Decides about registers that no sandbox has.
-    fn policy(plan: &Plan, sandbox: &Sandbox) -> Policy;
     /// Makes a set of cores, as monitors keep it.
     fn cores(ids: &[u32]) -> [u64; 4];
     /// Makes the word by which a monitor sends an interrupt to a core.
     fn signal(core: u32, interrupt: u32) -> u64;
-    /// Fills in words of a monitor's configuration that this architecture alone has.
-    fn configure(_: &mut Config) {}
-}
-
-/// Answers of a monitor for registers that no sandbox has.
-#[derive(Clone, Debug, Default)]
-pub struct Policy {
-    /// Ports that are quietly absent.
-    pub ports: Vec<Quiet>,
-    /// System registers that are quietly absent; on x86, MSRs.
-    pub registers: Vec<Quiet>,
-    /// Words that name the processor, as a guest sees them changed; on x86, leaves of CPUID.
-    pub identity: Vec<Leaf>,
-    /// PCI can be configured by ports, too.
-    pub config_ports: bool,
+    /// Fills in what this architecture alone has: its vectors, its lines, its answers for registers that no sandbox has.
+    fn configure(_: &mut Self::Config, _: &mut Tail, _: &Plan, _: &Sandbox, _: Option<Lines>) {}
+    /// Lists what its part of a configuration names: whether it does, the need, and the words for it.
+    fn named(_: &Self::Config) -> Vec<(bool, u32, &'static str)> {
+        Vec::new()
+    }
 }
 
 /// Where the things lie that confine a guest.

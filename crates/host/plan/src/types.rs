@@ -185,7 +185,7 @@ pub struct Machine {
 
 /// Class of the 8254. The boot code fires its line once.
 pub const PIT: &str = "pit";
-/// Class of the real-time clock. Its owner has a part of the access to it (`bulkhead_layout::cmos`).
+/// Class of the real-time clock. Its owner has a part of the access to it (`bulkhead_monitor_abi_x86::cmos`).
 pub const RTC: &str = "rtc";
 
 /// Guest of a sandbox.

@@ -36,12 +36,12 @@ impl Clock {
         boot: Option<&BootReport>,
         running: &Running,
     ) -> Option<Duration> {
-        let boot = boot.filter(|boot| boot.left_tsc != 0 && boot.error == 0)?;
+        let boot = boot.filter(|boot| boot.left_ticks != 0 && boot.error == 0)?;
         let seen = *self.seen.get_or_insert_with(Instant::now);
         let Some(port) = self.port else { return Some(seen.elapsed()) };
         // The TSC begins with the machine.
         let launched =
-            u128::from(boot.left_tsc) * u128::from(NANOSECONDS) / u128::from(boot.tsc_hz.max(1));
+            u128::from(boot.left_ticks) * u128::from(NANOSECONDS) / u128::from(boot.hz.max(1));
         let now = now(running, port)?;
         Some(Duration::from_nanos(now.saturating_sub(u64::try_from(launched).ok()?)))
     }

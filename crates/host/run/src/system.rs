@@ -519,10 +519,10 @@ impl<'a> Watch<'a> {
         self.traces.read(&read);
         for (i, s) in seen.sandboxes.iter().enumerate() {
             let name = &self.baked.plan.sandboxes[i].name;
-            if !self.launched[i] && s.report.launch_tsc != 0 {
+            if !self.launched[i] && s.report.launch_ticks != 0 {
                 self.launched[i] = true;
                 self.first_launches
-                    .push((s.report.played_tsc - s.report.begin_tsc, s.report.launch_tsc));
+                    .push((s.report.played_ticks - s.report.begin_ticks, s.report.launch_ticks));
             }
             for (c, core) in s.cores.iter().enumerate() {
                 let (text, lost) = core.console_since(self.written[i][c]);
@@ -593,7 +593,7 @@ impl<'a> Watch<'a> {
         let mut starting = seen.sandboxes.iter().zip(&self.baked.plan.sandboxes);
         starting.all(|(now, planned)| {
             let linux = matches!(planned.guest, Guest::Linux { .. });
-            let booted = now.cores.first().is_some_and(|c| c.steady_tsc != 0);
+            let booted = now.cores.first().is_some_and(|c| c.steady_ticks != 0);
             let ended = matches!(now.state, State::Stopped | State::Exited | State::Failed);
             !planned.autostart || ended || now.state == State::Running && (booted || !linux)
         })

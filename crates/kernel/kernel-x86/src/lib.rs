@@ -3,7 +3,7 @@
 //!
 //! | address | what |
 //! |---|---|
-//! | up to [`bulkhead_kernel::USER_END`] | a program's |
+//! | up to [`Layout::USER_END`] | a program's |
 //! | [`DEVICES`] | registers that the kernel itself writes: masks of interrupts |
 //! | [`WINDOW`] and 2 GiB above | the sandbox's memory, for the kernel only: its own text executable, all else not |
 //!
@@ -11,7 +11,11 @@
 //! root table, which has no program's half, until a thread runs.
 #![no_std]
 
-use bulkhead_kernel::{Core, Layout};
+mod ports;
+
+use bulkhead_kernel::abi::{Label, Status};
+use bulkhead_kernel::{Cap, Core, Layout, REGISTERS, Vectors};
+pub use ports::{Port, ports};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Where offset 0 of the sandbox's memory lies for the kernel.
@@ -62,7 +66,7 @@ pub mod selector {
     pub const TASK: u16 = 0x28;
 }
 
-/// Indices of [`bulkhead_kernel::Registers`]. The processor pushes the last five at an interrupt, onto a stack that
+/// Indices of [`bulkhead_kernel::Registers`], of which x86-64 uses the first ones. The processor pushes the last five at an interrupt, onto a stack that
 /// ends where the registers do.
 pub mod register {
     /// R15; R14, R13 and R12 follow.
@@ -101,8 +105,14 @@ pub mod register {
     pub const COUNT: usize = 22;
 }
 
-/// [`Layout`] of x86-64.
+/// [`Layout`] of x86-64. A call is `SYSCALL` (APM volume 2, section 6.1.1); RCX and R11 are destroyed by the
+/// instruction.
+#[derive(Clone, Copy, Debug)]
 pub struct X86;
+
+const _: () = assert!(register::COUNT <= REGISTERS);
+// XSAVE area (APM volume 2, section 11.5): x87, SSE and AVX take 832 bytes.
+const _: () = assert!(size_of::<Vectors>() >= 832 && align_of::<Vectors>() >= 64);
 
 impl Layout for X86 {
     const OP: usize = register::RAX;
@@ -120,6 +130,15 @@ impl Layout for X86 {
     // MXCSR, with all exceptions masked: XRSTOR loads it even where the area has no SSE state (APM volume 2,
     // section 11.5.9).
     const START_VECTORS: (usize, u64) = (3, 0x1F80);
+    // One page less than the processor's lower half: a SYSCALL in its last bytes would return to an address that is
+    // none.
+    const USER_END: u64 = 0x0000_7FFF_FFFF_F000;
+    type Access = Port;
+
+    #[inline(always)]
+    fn access(cap: &Cap, method: Label, words: &[u64; 4]) -> Result<Port, Status> {
+        ports::access(cap, method, words)
+    }
 }
 
 /// A step of a script ([`bulkhead_kernel::Machine::play`]): 32 bits to be written. An address of 0 ends it, and that of

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// | Table | the table | | where it is mapped |
 /// | Endpoint, Notification | the object | | badge |
 /// | Link | the object | | which use of it began by this capability |
-/// | Ports | first port, last port shifted by 16 | | |
+/// | Ports | registers, as [`crate::Layout::access`] reads it | | |
 /// | others | the object | | |
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,

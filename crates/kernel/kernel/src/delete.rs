@@ -242,7 +242,7 @@ fn extent(cap: &Cap) -> Option<(u32, u8)> {
         Kind::Node => Some((cap.object, cap.bits + crate::SLOT_BITS)),
         Kind::Frame if cap.flags & Cap::DEVICE == 0 => Some((cap.object << 12, cap.bits)),
         Kind::Frame | Kind::Null | Kind::Untyped => None,
-        // An interrupt's object stays: its vector can still be raised. A link's is among others.
+        // An interrupt's object stays: it can still come. A link's is among others.
         Kind::Control | Kind::Ports | Kind::Sandbox | Kind::Interrupt | Kind::Link => None,
         _ => Some((cap.object, cap.bits)),
     }

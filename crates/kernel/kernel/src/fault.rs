@@ -36,11 +36,11 @@ impl<M: Machine> Kernel<'_, M> {
         let what = u64::from(exception.number) | u64::from(exception.error) << 8;
         let words = [what, registers.ip::<M::Layout>(), exception.address, u64::from(number)];
         if !self.tell(thread, Place::Fault, label::FAULT, words) {
-            let Exception { number: vector, error, address } = exception;
             let mut line = Line::default();
-            line.decimal("thread ", number.into()).decimal(": exception ", vector.into());
-            line.hex(" (", error.into()).hex(") at ", registers.ip::<M::Layout>());
-            line.hex(", address ", address).text("; it has no fault handler, and is stopped");
+            line.decimal("thread ", number.into()).decimal(": exception ", exception.number.into());
+            line.hex(" (", exception.error.into()).hex(") at ", registers.ip::<M::Layout>());
+            line.hex(", address ", exception.address)
+                .text("; it has no fault handler, and is stopped");
             self.machine.print(line.end());
             self.machine.get_mut(thread).raised_at = registers.ip::<M::Layout>();
             self.ends(thread);
@@ -54,7 +54,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn ends(&mut self, thread: Ref<Thread>) {
         let parts = self.part_once(thread);
         let ends = self.machine.get_mut(thread);
-        let goes_on = if parts { crate::USER_END } else { ends.raised_at };
+        let goes_on = if parts { crate::space::user_end::<M>() } else { ends.raised_at };
         ends.registers.0[<M::Layout as Layout>::IP] = goes_on;
         if parts {
             ends.flags |= Thread::ENDS;

@@ -3,10 +3,10 @@
 //! an object, or an object of another type. So a use after the end of an object, or a confusion of two types, fails
 //! whatever test it happens in.
 
-use crate::machine::{Layout, Machine, Object, Ref, Time, Vectors};
+use crate::machine::{Layout, Machine, Object, REGISTERS, Ref, Time, Vectors};
 use crate::{Cap, PageTable};
 use bulkhead_arch::{Entry, Stage1};
-use bulkhead_kernel_abi::Kind;
+use bulkhead_kernel_abi::{Code, Kind, Label, Status, label};
 use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
 use bulkhead_layout::link::{self, SLOTS};
 use bulkhead_trace::{Event, Record, Writer};
@@ -27,10 +27,10 @@ const WORDS: u8 = 0x7F;
 
 /// Memory as bytes, and a record of the kernel's use of the rest of its machine.
 #[derive(Clone)]
-pub struct Host<L, P> {
+pub struct Host<L: Layout, P> {
     pages: Vec<PageTable>,
     base: u64,
-    kernel_entry: (u64, usize),
+    kernel_entry: Option<(u64, usize)>,
     map: Option<Vec<u8>>,
     accesses: Cell<u64>,
     /// The time, ns. Not 0.
@@ -57,8 +57,8 @@ pub struct Host<L, P> {
     pub console: String,
     /// True if the sandbox said that it had started; and the code with which it ended.
     pub life: (bool, Option<u32>),
-    /// Writes of ports: port, bytes, value; and reads: port, bytes.
-    pub ports: Vec<(u16, u8, Option<u32>)>,
+    /// Accesses to registers of devices that only instructions reach.
+    pub reached: Vec<L::Access>,
     /// How often an object was looked at.
     pub looks: Cell<u64>,
     /// Requests to its monitor.
@@ -81,7 +81,7 @@ impl<L: Layout, P: Stage1> Host<L, P> {
         Self {
             pages: std::vec![PageTable([0; 512]); len.div_ceil(PAGE) as usize],
             base,
-            kernel_entry: (P::empty(), 511),
+            kernel_entry: None,
             map: None,
             accesses: Cell::new(0),
             time: 1,
@@ -96,7 +96,7 @@ impl<L: Layout, P: Stage1> Host<L, P> {
             played: Vec::new(),
             console: String::new(),
             life: (false, None),
-            ports: Vec::new(),
+            reached: Vec::new(),
             looks: Cell::new(0),
             asked: Vec::new(),
             has: 0,
@@ -117,7 +117,14 @@ impl<L: Layout, P: Stage1> Host<L, P> {
     /// With an entry for the kernel at an index of every root table.
     #[must_use]
     pub fn with_kernel_entry(mut self, entry: u64, index: usize) -> Self {
-        self.kernel_entry = (entry, index);
+        self.kernel_entry = Some((entry, index));
+        self
+    }
+
+    /// With a root table for the kernel alone: no space has an entry for it.
+    #[must_use]
+    pub fn with_own_root(mut self) -> Self {
+        self.kernel_entry = None;
         self
     }
 
@@ -214,7 +221,8 @@ impl<L: Layout, P: Stage1> Host<L, P> {
     fn walk_table(&self, at: u32, level: u32, address: u64, found: &mut Vec<(u64, u32, Entry)>) {
         let table = &self.pages[(at / PAGE) as usize];
         for (n, entry) in table.0.iter().enumerate() {
-            if level == P::LEVELS - 1 && n == self.kernel_entry.1 || *entry == P::empty() {
+            let kernels = self.kernel_entry.is_some_and(|(_, index)| n == index);
+            if level == P::LEVELS - 1 && kernels || *entry == P::empty() {
                 continue;
             }
             let address = address | (n as u64) << (12 + 9 * level);
@@ -241,7 +249,7 @@ impl<L: Layout, P: Stage1> Machine for Host<L, P> {
         if let Some((writer, records)) = &mut self.told
             && writer.is_news(&event)
         {
-            records.push(Record { tsc: self.time, event });
+            records.push(Record { ticks: self.time, event });
         }
     }
 
@@ -290,7 +298,7 @@ impl<L: Layout, P: Stage1> Machine for Host<L, P> {
         self.base + u64::from(at)
     }
 
-    fn kernel_entry(&self) -> (u64, usize) {
+    fn kernel_entry(&self) -> Option<(u64, usize)> {
         self.kernel_entry
     }
 
@@ -324,13 +332,10 @@ impl<L: Layout, P: Stage1> Machine for Host<L, P> {
         self.vectors = area;
     }
 
-    fn port_in(&mut self, port: u16, bytes: u8) -> u32 {
-        self.ports.push((port, bytes, None));
-        u32::from(port) | u32::from(bytes) << 16
-    }
-
-    fn port_out(&mut self, port: u16, bytes: u8, value: u32) {
-        self.ports.push((port, bytes, Some(value)));
+    /// Answers how many there were before: each read has another value.
+    fn access(&mut self, access: L::Access) -> u64 {
+        self.reached.push(access);
+        self.reached.len() as u64 - 1
     }
 
     fn play(&mut self, script: u32) {
@@ -367,13 +372,18 @@ impl<L: Layout, P: Stage1> Machine for Host<L, P> {
     }
 }
 
-/// A processor that does not exist: its registers have an order of their own. Code that passes on it takes no other
-/// order for granted.
+/// A processor that does not exist: its registers have an order of their own, programs end elsewhere, and its devices
+/// have registers that it reaches in a way of its own. Code that passes on it takes no other processor for granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Odd;
 
+/// An access to a register of the [`Odd`] processor's devices: its number, and the value of a write. The capability has
+/// the first number in its upper half, and how many there are in the lower one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OddAccess(pub u64, pub Option<u64>);
+
 impl Layout for Odd {
-    const OP: usize = 17;
+    const OP: usize = REGISTERS - 1;
     const NAMED: usize = 3;
     const INFO: usize = 20;
     const WORDS: usize = 9;
@@ -385,6 +395,24 @@ impl Layout for Odd {
     const CALL_LEN: u64 = 3;
     const START_FLAGS: u64 = 0x5A5A;
     const START_VECTORS: (usize, u64) = (7, 0x77);
+    const USER_END: u64 = 0x6FFF_FFC0_3000;
+    type Access = OddAccess;
+
+    fn access(cap: &Cap, method: Label, words: &[u64; 4]) -> Result<OddAccess, Status> {
+        let (first, count) = (u64::from(cap.object >> 16), u64::from(cap.object & 0xFFFF));
+        let &[number, _, value, _] = words;
+        let last = first + count - 1;
+        match method {
+            label::IN | label::OUT if !(first..=last).contains(&number) => {
+                Err(Status::new(Code::OutOfRange, 1, last))
+            }
+            label::IN => Ok(OddAccess(number, None)),
+            // A register has 12 bits.
+            label::OUT if value < 1 << 12 => Ok(OddAccess(number, Some(value))),
+            label::OUT => Err(Status::new(Code::OutOfRange, 3, 0xFFF)),
+            _ => Err(Status::new(Code::NoCall, 0, 0)),
+        }
+    }
 }
 
 /// The capability of memory that nothing was made of yet: 2^`bits` bytes at a multiple of that.

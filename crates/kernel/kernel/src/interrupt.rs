@@ -27,7 +27,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub fn interrupted(&mut self, at: Ref<Interrupt>) -> Option<Wake> {
         let interrupt = self.machine.get_mut(at);
         let Interrupt { state, mask, rests, .. } = *interrupt;
-        let (cap, vector) = (interrupt.slot.cap, interrupt.vector);
+        let (cap, number) = (interrupt.slot.cap, interrupt.number);
         if state == 0 {
             interrupt.state = Interrupt::CAME;
         } else if state == Interrupt::CAME {
@@ -37,7 +37,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.machine.play(mask);
         }
         self.trace(|_| Event::Interrupt {
-            vector,
+            number,
             notification: if cap.is(Kind::Notification) { cap.object } else { 0 },
             again: u64::from(state != rests),
         });

@@ -3,8 +3,8 @@
 use crate::delete::{Progress, slot_of};
 use crate::lookup::{Root, check};
 use crate::{
-    Cap, Context, Endpoint, Interrupt, Kernel, Machine, Notification, Place, Ref, Slot, State,
-    Thread, queue, space, tree,
+    Cap, Context, Endpoint, Interrupt, Kernel, Layout, Machine, Notification, Place, Ref, Slot,
+    State, Thread, queue, space, tree,
 };
 use bulkhead_kernel_abi::{Address, Buffer, Code, Kind, Label, Policy, Rights, Status, label};
 use bulkhead_sched::Invalid;
@@ -91,17 +91,20 @@ impl<M: Machine> Kernel<'_, M> {
                 _ => no_call(),
             },
             Kind::Interrupt => self.interrupt_method(root, &cap, method, words),
-            Kind::Ports => self.ports(&cap, method, words),
+            Kind::Ports => {
+                let access = <M::Layout as Layout>::access(&cap, method, words)?;
+                Ok(self.machine.access(access))
+            }
             Kind::Sandbox => self.sandbox(&cap, method, words),
             Kind::Link => self.link(slot, method, words),
             _ => no_call(),
         }
     }
 
-    /// Instruction, stack, RAX, flags of a thread.
+    /// Returns a thread's instruction, stack, status of its last call, flags.
     fn registers(&self, at: Ref<Thread>) -> [u64; 4] {
         let registers = &self.machine.get(at).registers;
-        let flags = registers.0[<M::Layout as crate::Layout>::FLAGS];
+        let flags = registers.0[<M::Layout as Layout>::FLAGS];
         let (ip, sp) = (registers.ip::<M::Layout>(), registers.sp::<M::Layout>());
         [ip, sp, registers.op::<M::Layout>(), flags]
     }
@@ -150,8 +153,8 @@ impl<M: Machine> Kernel<'_, M> {
             label::SET_TIMEOUT => self.set_handler(root, at, Place::Timeout, words[0])?,
             label::WRITE_REGISTERS | label::START => {
                 let [ip, sp, first, second] = *words;
-                below(ip, space::USER_END, 1)?;
-                below(sp, space::USER_END, 2)?;
+                below(ip, space::user_end::<M>(), 1)?;
+                below(sp, space::user_end::<M>(), 2)?;
                 let begins = method == label::START;
                 let nowhere = begins && self.machine.get(at).space == 0;
                 if at == self.core.current || nowhere {
@@ -192,7 +195,7 @@ impl<M: Machine> Kernel<'_, M> {
                 *flags = if on { *flags | vectors } else { *flags & !vectors };
             }
             label::SET_POINTER => {
-                let pointer = below(words[0], space::USER_END, 1)?;
+                let pointer = below(words[0], space::user_end::<M>(), 1)?;
                 self.machine.get_mut(at).pointer = pointer;
                 if at == self.core.current {
                     self.machine.enter_thread(pointer);
@@ -574,31 +577,6 @@ impl<M: Machine> Kernel<'_, M> {
             }
             _ => return no_call(),
         }
-        DONE
-    }
-
-    #[inline(never)]
-    fn ports(&mut self, cap: &Cap, method: Label, words: &[u64; 4]) -> Outcome {
-        if !matches!(method, label::IN | label::OUT) {
-            return no_call();
-        }
-        let (first, last) = (cap.object & 0xFFFF, cap.object >> 16);
-        let bytes = words[1];
-        if !matches!(bytes, 1 | 2 | 4) {
-            return Err(Status::new(Code::OutOfRange, 2, 4));
-        }
-        let fits = words[0] >= u64::from(first)
-            && words[0].checked_add(bytes - 1).is_some_and(|end| end <= u64::from(last));
-        if !fits {
-            return Err(Status::new(Code::OutOfRange, 1, u64::from(last)));
-        }
-        let port = words[0] as u16;
-        if method == label::IN {
-            let value = self.machine.port_in(port, bytes as u8);
-            return Ok(u64::from(value));
-        }
-        below(words[2], 1 << (8 * bytes), 3)?;
-        self.machine.port_out(port, bytes as u8, words[2] as u32);
         DONE
     }
 

@@ -12,7 +12,7 @@
 //! A thread's arguments are looked up and checked before anything changes.
 //!
 //! All state lies in the sandbox's memory as plain data behind [`Machine`]. So the host runs this code on bytes: to
-//! bake a system's first objects into an image, and to try calls by the million. `kernel/` runs it on a processor./`.
+//! bake a system's first objects into an image, and to try calls by the million. `kernel/` runs it on a processor.
 #![no_std]
 
 #[cfg(any(test, feature = "host"))]
@@ -49,12 +49,14 @@ pub use fast::Wake;
 pub use fault::Exception;
 pub use invoke::Answer;
 pub use lookup::Root;
-pub use machine::{Event, Layout, Machine, Object, REGISTER_WORDS, Ref, Registers, Time, Vectors};
+pub use machine::{
+    Event, Layout, Machine, Object, REGISTER_WORDS, REGISTERS, Ref, Registers, Time, Vectors,
+};
 pub use objects::{
     CONTEXT_BITS, Context, Endpoint, Interrupt, Link, Notification, Queue, Reply, State,
     THREAD_BITS, Thread, refills, size, vectors,
 };
-pub use space::{PageTable, USER_END};
+pub use space::PageTable;
 pub use text::Line;
 pub use time::{MAX_PERIOD, MIN_PERIOD};
 pub use tree::{MAX_DEPTH, plant};

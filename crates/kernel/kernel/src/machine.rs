@@ -1,7 +1,9 @@
 //! The services that the kernel needs of a machine. On the target `kernel/` has them, on the host a vector of bytes
 //! ([`crate::host`]).
 
+use crate::Cap;
 use bulkhead_arch::Stage1;
+use bulkhead_kernel_abi::{Label, Status};
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -104,13 +106,18 @@ impl<T> core::fmt::Debug for Ref<T> {
     }
 }
 
+/// Most words of a thread's registers, on any architecture. The array's size cannot be the architecture's own: then all
+/// objects that lead to a thread would have its type.
+pub const REGISTERS: usize = 36;
+
 /// A thread's registers while it doesn't run. Which word is which is the architecture's
 /// ([`Layout`]).
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(16))]
-pub struct Registers(pub [u64; 22]);
+pub struct Registers(pub [u64; REGISTERS]);
 
-/// Places in [`Registers`] of a call's words: indices.
+/// An architecture, as the portable kernel sees it: the places of registers, and its limits. All places are indices of
+/// [`Registers`].
 pub trait Layout {
     /// Which call, and the reply object; its status.
     const OP: usize;
@@ -136,6 +143,16 @@ pub trait Layout {
     const START_FLAGS: u64;
     /// The only word that is not 0 in the vector registers of a thread that has not used them.
     const START_VECTORS: (usize, u64);
+    /// First address that is not a program's; no instruction of a program lies there.
+    const USER_END: u64;
+    /// An access to registers of a device that only instructions of this architecture reach, checked
+    /// ([`bulkhead_kernel_abi::Kind::Ports`]).
+    type Access: Clone;
+    /// Checks a method of the capability to such registers. Nothing happens yet.
+    ///
+    /// # Errors
+    /// As the method's description in [`bulkhead_kernel_abi::label`] has it.
+    fn access(cap: &Cap, method: Label, words: &[u64; 4]) -> Result<Self::Access, Status>;
 }
 
 impl Registers {
@@ -248,8 +265,9 @@ pub trait Machine: Sized {
 
     /// The physical address of an offset, as page tables have it.
     fn physical(&self, at: u32) -> u64;
-    /// The entry of a root table through which the kernel itself is reached, and its index.
-    fn kernel_entry(&self) -> (u64, usize);
+    /// The entry of a root table through which the kernel itself is reached, and its index. `None`: the architecture
+    /// has a root table of the kernel's own beside the one of the program.
+    fn kernel_entry(&self) -> Option<(u64, usize)>;
     /// Lets user addresses have this root table's meaning.
     fn enter_space(&mut self, root: u64);
     /// Forgets the processor's translation of a user address of the present root.
@@ -266,10 +284,8 @@ pub trait Machine: Sized {
 
     /// From now on vector registers are those of the thread that keeps them there, or belong to none.
     fn use_vectors(&mut self, area: Option<Ref<Vectors>>);
-    /// Reads from a port: 1, 2 or 4 bytes.
-    fn port_in(&mut self, port: u16, bytes: u8) -> u32;
-    /// Writes to a port.
-    fn port_out(&mut self, port: u16, bytes: u8, value: u32);
+    /// Carries out an access to registers of a device. Returns the register's value; of a write 0.
+    fn access(&mut self, access: <Self::Layout as Layout>::Access) -> u64;
     /// Plays a script that the host made: writes to devices' registers. 0: an empty one.
     fn play(&mut self, script: u32);
     /// Text for the sandbox's console.
@@ -282,8 +298,7 @@ pub trait Machine: Sized {
     fn exit(&mut self, code: u32);
 }
 
-/// Where a thread's vector registers are kept (XSAVE area, APM volume 2, section 11.5: x87,
-/// SSE and AVX take 832 bytes).
+/// Where a thread's vector registers are kept. The architecture says how, and that they fit.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 pub struct Vectors(pub [u64; 104]);

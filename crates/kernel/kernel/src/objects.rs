@@ -70,7 +70,7 @@ pub struct Thread {
     pub root_slots: u32,
     /// Root table of its space, a physical address.
     pub space: u64,
-    /// Its thread pointer: compilers find a thread's own data there. Below [`crate::USER_END`].
+    /// Its thread pointer: compilers find a thread's own data there. Below [`crate::Layout::USER_END`].
     pub pointer: u64,
     /// The context on which it runs; none: it is passive, and waits or has no caller to work for.
     pub context: Ref<Context>,
@@ -232,14 +232,14 @@ pub struct Context {
     pub is_set: u32,
 }
 
-/// An interrupt vector.
+/// An interrupt.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Interrupt {
     /// Notification that it signals: [`crate::Place::Interrupt`].
     pub slot: Slot,
-    /// The vector.
-    pub vector: u32,
+    /// Its number on this core.
+    pub number: u32,
     /// 0: it can come; [`Interrupt::CAME`]; [`Interrupt::MASKED`].
     pub state: u32,
     /// The script that masks it at its source ([`crate::Machine::play`]); 0: there is none.
@@ -256,7 +256,7 @@ pub struct Interrupt {
 impl Interrupt {
     /// It came, and was not acknowledged.
     pub const CAME: u32 = 1;
-    /// It came again before that, and is kept back: at its source, or by an end that the local APIC is not told of.
+    /// It came again before that, and is kept back: at its source, or by an end that the interrupt controller is not told of.
     pub const MASKED: u32 = 2;
 }
 

@@ -1,6 +1,6 @@
 //! Address spaces: page tables in memory that programs gave for them.
 
-use crate::{Cap, Kernel, Link, Machine, Mapping, Ref, Slot};
+use crate::{Cap, Kernel, Layout, Link, Machine, Mapping, Ref, Slot};
 use bulkhead_arch::{Entry, Memory, PageFormat, Rights as PageRights};
 use bulkhead_kernel_abi::{Code, Kind, Rights, Status, at};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -10,9 +10,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[repr(C, align(4096))]
 pub struct PageTable(pub [u64; 512]);
 
-/// First address that is not a program's. One page less than the processor's lower half: a
-/// SYSCALL in its last bytes would return to an address that is none.
-pub const USER_END: u64 = 0x0000_7FFF_FFFF_F000;
+/// First address that is not a program's.
+pub(crate) const fn user_end<M: Machine>() -> u64 {
+    <M::Layout as Layout>::USER_END
+}
 
 const fn index(address: u64, level: u32) -> usize {
     (address >> (12 + 9 * level)) as usize & 511
@@ -21,8 +22,9 @@ const fn index(address: u64, level: u32) -> usize {
 /// Makes a fresh table a space's root.
 pub(crate) fn begin<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
     begin_table(kernel, at);
-    let (entry, index) = kernel.machine.kernel_entry();
-    kernel.machine.get_mut::<PageTable>(Ref::new(at)).0[index & 511] = entry;
+    if let Some((entry, index)) = kernel.machine.kernel_entry() {
+        kernel.machine.get_mut::<PageTable>(Ref::new(at)).0[index & 511] = entry;
+    }
     set_live(kernel, at, true);
 }
 
@@ -139,8 +141,9 @@ pub(crate) fn map_frame<M: Machine>(
         return Err(Status::new(Code::WriteExecute, 3, 0));
     }
     let size = 1u64 << cap.bits;
-    if address % size != 0 || address >= USER_END || USER_END - address < size {
-        return Err(Status::new(Code::OutOfRange, 2, USER_END - size));
+    let end = user_end::<M>();
+    if address % size != 0 || address >= end || end - address < size {
+        return Err(Status::new(Code::OutOfRange, 2, end - size));
     }
     if frame_entry(kernel, &cap).is_some() {
         return Err(Status::new(Code::Occupied, 0, 0));
@@ -198,8 +201,8 @@ pub(crate) fn map_table<M: Machine>(
     address: u64,
 ) -> Result<(), Status> {
     let cap = kernel.machine.get(slot).cap;
-    if address >= USER_END {
-        return Err(Status::new(Code::OutOfRange, 2, USER_END - 1));
+    if address >= user_end::<M>() {
+        return Err(Status::new(Code::OutOfRange, 2, user_end::<M>() - 1));
     }
     if table_entry(kernel, &cap).is_some() {
         return Err(Status::new(Code::Occupied, 0, 0));

@@ -141,14 +141,14 @@ impl<M: Machine> Kernel<'_, M> {
     pub fn make_interrupt(
         &mut self,
         at: u32,
-        vector: u8,
+        number: u32,
         [mask, unmask]: [u32; 2],
         held: bool,
     ) -> Cap {
         self.machine.clear(at, size_of::<Interrupt>() as u32);
         self.machine.note(at, size_of::<Interrupt>() as u32, Some(Kind::Interrupt));
         let interrupt = self.machine.get_mut(Ref::<Interrupt>::new(at));
-        (interrupt.vector, interrupt.mask, interrupt.unmask) = (u32::from(vector), mask, unmask);
+        (interrupt.number, interrupt.mask, interrupt.unmask) = (number, mask, unmask);
         interrupt.rests = if held { Interrupt::CAME } else { 0 };
         interrupt.state = interrupt.rests;
         Cap::original(Kind::Interrupt, at, 6)

@@ -1,9 +1,11 @@
 //! The error of a call says which argument is wrong, and which value would do. Nothing changes. Here are calls and
 //! states; `wrong.rs` has every argument of every method.
 
+use bulkhead_kernel_fake::USER_END;
 use bulkhead_kernel_fake::World;
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Op, Policy, Rights, Status, label};
-use bulkhead_kernel_fake::kernel::{Cap, State, USER_END, plant};
+use bulkhead_kernel_fake::kernel::host::OddAccess;
+use bulkhead_kernel_fake::kernel::{Cap, State, plant};
 
 /// One object of each kind, which the errors are about.
 struct Things {
@@ -367,21 +369,21 @@ fn budgets_of_each_policy_say_what_is_wrong() {
 }
 
 #[test]
-fn ports_and_interrupts_say_what_is_wrong() {
+fn registers_of_devices_and_interrupts_say_what_is_wrong() {
     let mut t = Things::new();
     for (method, words, why) in [
         (label::IN, [0x5F, 1, 0, 0], (Code::OutOfRange, 1, 0x6F)),
-        (label::IN, [0x6F, 2, 0, 0], (Code::OutOfRange, 1, 0x6F)),
         (label::IN, [u64::MAX, 2, 0, 0], (Code::OutOfRange, 1, 0x6F)),
-        (label::IN, [0x60, 3, 0, 0], (Code::OutOfRange, 2, 4)),
-        (label::OUT, [0x60, 1, 256, 0], (Code::OutOfRange, 3, 255)),
-        (label::OUT, [0x60, 4, 1 << 32, 0], (Code::OutOfRange, 3, (1 << 32) - 1)),
+        (label::OUT, [0x70, 1, 0, 0], (Code::OutOfRange, 1, 0x6F)),
+        (label::OUT, [0x60, 1, 0x1000, 0], (Code::OutOfRange, 3, 0xFFF)),
+        (label::PRINT, [0x60, 1, 0, 0], (Code::NoCall, 0, 0)),
     ] {
         t.refused(World::PORTS, method, words, why);
     }
-    t.world.does(World::PORTS, label::OUT, [0x6C, 4, 0xFFFF_FFFF, 0]);
-    assert_eq!(t.world.does(World::PORTS, label::IN, [0x6F, 1, 0, 0])[0], 0x1_006F);
-    assert_eq!(t.world.machine.ports, [(0x6C, 4, Some(0xFFFF_FFFF)), (0x6F, 1, None)]);
+    assert_eq!(t.world.machine.reached, []);
+    t.world.does(World::PORTS, label::OUT, [0x6C, 9, 0xFFF, 0]);
+    assert_eq!(t.world.does(World::PORTS, label::IN, [0x6F, 1, 0, 0])[0], 1);
+    assert_eq!(t.world.machine.reached, [OddAccess(0x6C, Some(0xFFF)), OddAccess(0x6F, None)]);
     let weak = t.world.copy(t.notification, Rights::READ, 0);
     let set = label::SET_NOTIFICATION;
     t.refused(World::INTERRUPT, set, [weak.into(), 0, 0, 0], (Code::NoRight, 1, 2));

@@ -1,8 +1,9 @@
 //! Slots of channels made at run time: a program sees its sandbox's slots, and no others.
 
+use bulkhead_kernel_fake::USER_END;
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, Rights, at, label};
 use bulkhead_kernel_fake::kernel::host::Odd;
-use bulkhead_kernel_fake::kernel::{Exception, Machine as _, Ref, State, Time, USER_END};
+use bulkhead_kernel_fake::kernel::{Exception, Machine as _, Ref, State, Time};
 use bulkhead_kernel_fake::{Thread, World, both};
 use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
 use bulkhead_layout::link;

@@ -1,7 +1,7 @@
 //! Memory: the objects made of it, their mappings, and that nothing is left of an object that has ended.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Info, Kind, Rights, label};
-use bulkhead_kernel_fake::kernel::{Cap, Machine as _, Mapping, State, plant};
+use bulkhead_kernel_fake::kernel::{Cap, Machine as _, Mapping, PageTable, Ref, State, plant};
 use bulkhead_kernel_fake::{Thread, World, both};
 
 const R: u64 = 1;
@@ -46,6 +46,22 @@ fn what_is_mapped_is_the_frame_with_no_more_rights_than_it_has() {
         let bulkhead_arch::Entry::Page(_, has, _) = world.mapped()[&0x4000] else { panic!() };
         assert!(!has.write && !has.execute);
     });
+}
+
+/// Entries of a fresh space's root that are not empty. Entry 0 is.
+fn used(world: &mut World) -> Vec<usize> {
+    let space = world.make(Kind::Space, 0);
+    let root = Ref::<PageTable>::new(world.cap(space).object);
+    let table = world.machine.get(root).0;
+    (1..table.len()).filter(|n| table[*n] != table[0]).collect()
+}
+
+#[test]
+fn a_space_reaches_the_kernel_by_one_entry_or_not_at_all() {
+    let mut world = World::new();
+    assert_eq!(used(&mut world), [300]);
+    world.machine = world.machine.clone().with_own_root();
+    assert_eq!(used(&mut world), []);
 }
 
 #[test]

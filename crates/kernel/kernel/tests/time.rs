@@ -568,7 +568,7 @@ fn vector_registers_change_hands_with_those_that_use_them() {
     });
 }
 
-/// The selectors of x86-64, for one, of which programs could make a channel.
+/// A processor has registers that no thread keeps, such as selectors: programs could make a channel of them.
 #[test]
 fn a_thread_has_its_pointer_and_nothing_that_another_left() {
     both(|world| {
@@ -578,7 +578,7 @@ fn a_thread_has_its_pointer_and_nothing_that_another_left() {
         // Its own is in use at once.
         world.method(first, first.cap, label::SET_POINTER, [0x1000, 0, 0, 0]).unwrap();
         assert_eq!(world.machine.pointer, 0x1000);
-        let end = bulkhead_kernel_fake::kernel::USER_END;
+        let end = bulkhead_kernel_fake::USER_END;
         let beyond = world.method(first, first.cap, label::SET_POINTER, [end, 0, 0, 0]);
         assert_eq!(beyond, Err(Code::OutOfRange));
         world.machine.left = 7;

@@ -43,7 +43,7 @@ fn whatever_happens_it_is_told_who_runs() {
             assert_eq!(writer.runs(), runs(&chaos.world), "{:#?}", chaos.log().last());
         }
         let records = told(&chaos.world);
-        assert!(records.is_sorted_by_key(|record| record.tsc));
+        assert!(records.is_sorted_by_key(|record| record.ticks));
         kinds.extend(records.iter().map(|record| u64::from(record.event.encode().0)));
     }
     let missing = EVENTS.iter().filter(|event| !kinds.contains(&event.number));
@@ -71,7 +71,11 @@ fn a_notification_lends_its_context_and_has_it_back() {
     assert_eq!(
         told,
         [
-            Event::Interrupt { vector: 0x41, notification: signal, again: 0 },
+            Event::Interrupt {
+                number: bulkhead_kernel_fake::NUMBER,
+                notification: signal,
+                again: 0
+            },
             Event::Lend { notification: signal, to, context: context.into() },
             Event::Return { from: to, to: 0, context: context.into() },
         ]
@@ -148,7 +152,7 @@ impl Load {
 
     fn timeline(&self) -> Timeline {
         let items = told(&self.world).iter().copied().map(Item::Record).collect();
-        Timeline { items, tsc_hz: 1_000_000_000 }
+        Timeline { items, hz: 1_000_000_000 }
     }
 }
 

@@ -2,11 +2,12 @@
 //! address; a number by each at and beyond an end. The error names the wrong argument, and nothing has changed.
 //! [`METHODS`] lists the methods; one without a row here fails.
 
+use bulkhead_kernel_fake::USER_END;
 use bulkhead_kernel_fake::World;
+use bulkhead_kernel_fake::kernel::MAX_PERIOD;
 use bulkhead_kernel_fake::kernel::abi::{
     Address, Code, Kind, Label, METHODS, Policy, Rights, Status, label,
 };
-use bulkhead_kernel_fake::kernel::{MAX_PERIOD, USER_END};
 
 /// Type of a method's word.
 #[derive(Clone, Copy)]
@@ -175,10 +176,8 @@ impl Things {
                 [self.at(Notification), 0, 0, 0],
             ),
             label::ACKNOWLEDGE => (Interrupt, [Any; 4], [0; 4]),
-            label::IN => (Ports, [Numbers(PORTS), Numbers(WIDTHS), Any, Any], [0x60, 1, 0, 0]),
-            label::OUT => {
-                (Ports, [Numbers(PORTS), Numbers(WIDTHS), UpTo(255), Any], [0x60, 1, 9, 0])
-            }
+            label::IN => (Ports, [Numbers(REACHED), Any, Any, Any], [0x60, 0, 0, 0]),
+            label::OUT => (Ports, [Numbers(REACHED), Any, UpTo(0xFFF), Any], [0x60, 0, 9, 0]),
             label::PRINT => (Sandbox, [Any; 4], [0x41; 4]),
             label::READY => (Sandbox, [Any; 4], [0; 4]),
             label::LOOK => (Link, [UpTo(1), Any, Any, Any], [1, 0, 0, 0]),
@@ -331,7 +330,7 @@ const PERIODS: &[(u64, Option<u64>)] = &[
     (MAX_PERIOD + 1, Some(MAX_PERIOD)),
     (u64::MAX, Some(MAX_PERIOD)),
 ];
-const PORTS: &[(u64, Option<u64>)] = &[
+const REACHED: &[(u64, Option<u64>)] = &[
     (0x60, None),
     (0x6F, None),
     (0, Some(0x6F)),
@@ -340,16 +339,6 @@ const PORTS: &[(u64, Option<u64>)] = &[
     (0x1_0060, Some(0x6F)),
     (u64::MAX, Some(0x6F)),
 ];
-const WIDTHS: &[(u64, Option<u64>)] = &[
-    (2, None),
-    (4, None),
-    (0, Some(4)),
-    (3, Some(4)),
-    (5, Some(4)),
-    (8, Some(4)),
-    (u64::MAX, Some(4)),
-];
-
 /// The kernel's own methods: the kernel calls handlers with the others.
 fn methods() -> impl Iterator<Item = (Kind, Label)> {
     let objects = METHODS.iter().filter(|(name, _)| *name != "Handler");

@@ -87,7 +87,7 @@ pub fn check(
 impl Checked<'_> {
     fn item(&mut self, item: &Item) -> Result<(), String> {
         let Item::Record(record) = item else { return Err("records are missing".into()) };
-        let now = self.timeline.nanoseconds(record.tsc);
+        let now = self.timeline.nanoseconds(record.ticks);
         if now < self.now {
             return Err(format!("it is before {}", self.now));
         }

@@ -160,8 +160,8 @@ events! {
     /// A device's interrupt. With `again` it came before its driver had acknowledged the last one, and is masked at
     /// the device until then.
     Interrupt = 11 {
-        /// Vector.
-        vector: a,
+        /// Number of the interrupt on its core.
+        number: a,
         /// Notification that it signals.
         notification: b,
         /// 1: it came again.

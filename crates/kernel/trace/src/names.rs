@@ -82,9 +82,9 @@ impl Names {
             ),
             Event::Call { from, to } => format!("{} calls {}", self.thread(from), self.thread(to)),
             Event::Timer { .. } => "timer".into(),
-            Event::Interrupt { vector, notification, again } => {
+            Event::Interrupt { number, notification, again } => {
                 let again = if again == 0 { "" } else { ", again" };
-                format!("interrupt {vector} for {}{again}", self.notification(notification))
+                format!("interrupt {number} for {}{again}", self.notification(notification))
             }
             Event::Fault { thread, number, .. } => {
                 format!("{}: exception {number}", self.thread(thread))

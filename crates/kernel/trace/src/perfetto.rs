@@ -271,7 +271,7 @@ impl<'a, 'f> Writer<'a, 'f> {
             Item::Lost(n) => format!("{n} events lost"),
             Item::Restarted => "started anew".into(),
             Item::Record(record) => {
-                self.now = self.kernel.timeline.nanoseconds(record.tsc);
+                self.now = self.kernel.timeline.nanoseconds(record.ticks);
                 return self.record(&record.event);
             }
         };

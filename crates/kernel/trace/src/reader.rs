@@ -19,8 +19,8 @@ pub enum Item {
 pub struct Timeline {
     /// In the order in which it happened.
     pub items: Vec<Item>,
-    /// TSC ticks of a second; 0: the kernel has not begun.
-    pub tsc_hz: u64,
+    /// Ticks of the clock in a second; 0: the kernel has not begun.
+    pub hz: u64,
 }
 
 impl Timeline {
@@ -39,24 +39,24 @@ impl Timeline {
         self.items.iter().map(lost).fold(0, u64::saturating_add)
     }
 
-    /// Nanoseconds of a TSC, from the TSC's beginning.
+    /// Converts ticks of the clock to nanoseconds.
     #[must_use]
-    pub fn nanoseconds(&self, tsc: u64) -> u64 {
-        (u128::from(tsc) * 1_000_000_000 / u128::from(self.tsc_hz.max(1))) as u64
+    pub fn nanoseconds(&self, ticks: u64) -> u64 {
+        (u128::from(ticks) * 1_000_000_000 / u128::from(self.hz.max(1))) as u64
     }
 
     /// From the first event to the last one, ns.
     #[must_use]
     pub fn length(&self) -> u64 {
         let ends = self.records().next().zip(self.records().next_back());
-        ends.map_or(0, |(a, b)| self.nanoseconds(b.tsc).saturating_sub(self.nanoseconds(a.tsc)))
+        ends.map_or(0, |(a, b)| self.nanoseconds(b.ticks).saturating_sub(self.nanoseconds(a.ticks)))
     }
 
     /// Forgets events later than so many nanoseconds after the first one.
     pub fn cut(&mut self, length: u64) {
         let Some(first) = self.records().next() else { return };
-        let end = self.nanoseconds(first.tsc).saturating_add(length);
-        let late = |item: &Item| matches!(item, Item::Record(r) if self.nanoseconds(r.tsc) > end);
+        let end = self.nanoseconds(first.ticks).saturating_add(length);
+        let late = |item: &Item| matches!(item, Item::Record(r) if self.nanoseconds(r.ticks) > end);
         let n = self.items.iter().position(late);
         self.items.truncate(n.unwrap_or(self.items.len()));
     }
@@ -84,14 +84,14 @@ impl Reader {
     /// Reads the new records; `ram` fills a buffer from an address, in any order of words, while others write there.
     /// False: there is no ring yet, or it can't be read.
     pub fn read(&mut self, ram: &dyn Fn(u64, &mut [u8]) -> bool) -> bool {
-        let Some([written, tsc_hz, began]) = self.head(ram) else { return false };
+        let Some([written, hz, began]) = self.head(ram) else { return false };
         if began != self.began || written < self.next {
             if self.began != 0 {
                 self.timeline.items.push(Item::Restarted);
             }
             (self.began, self.next) = (began, 0);
         }
-        self.timeline.tsc_hz = tsc_hz;
+        self.timeline.hz = hz;
         let first = self.next.max(written.saturating_sub(self.records));
         let mut bytes = std::vec![0; ((written - first) * RECORD) as usize];
         for n in first..written {
@@ -143,8 +143,8 @@ impl Reader {
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().ok()?);
         }
-        let [magic, written, records, tsc_hz, began] = words;
-        (magic == MAGIC && records == self.records).then_some([written, tsc_hz, began])
+        let [magic, written, records, hz, began] = words;
+        (magic == MAGIC && records == self.records).then_some([written, hz, began])
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn numbers(timeline: &Timeline) -> Vec<u64> {
-        timeline.records().map(|record| record.tsc).collect()
+        timeline.records().map(|record| record.ticks).collect()
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
             }
         }
         assert_eq!(numbers(&reader.timeline), (0..30).collect::<Vec<_>>());
-        let right = |r: Record| r.event == event(r.tsc);
+        let right = |r: Record| r.event == event(r.ticks);
         assert!(reader.timeline.records().all(right));
         assert_eq!((reader.timeline.lost(), reader.timeline.length()), (0, 29));
     }
@@ -282,14 +282,14 @@ mod tests {
             for slot in &memory.slots {
                 let seen = (0..4).map(|word| slot.word(word)).next().unwrap_or(0) as u32;
                 if let Some(record) = seen.checked_sub(1).and_then(|n| slot.read(n.into())) {
-                    assert_eq!(record.event, event(record.tsc));
+                    assert_eq!(record.event, event(record.ticks));
                 }
             }
             if ended {
                 break;
             }
         }
-        assert!(reader.timeline.records().all(|record| record.event == event(record.tsc)));
+        assert!(reader.timeline.records().all(|record| record.event == event(record.ticks)));
         let read = reader.timeline.records().count() as u64;
         assert_eq!(read + reader.timeline.lost(), LAST);
         assert!(numbers(&reader.timeline).is_sorted());

@@ -25,8 +25,8 @@ pub struct Head {
     /// Records that were ever written.
     written: AtomicU64,
     records: AtomicU64,
-    tsc_hz: AtomicU64,
-    /// TSC at its beginning.
+    hz: AtomicU64,
+    /// The clock at its beginning, ticks.
     began: AtomicU64,
 }
 
@@ -38,8 +38,8 @@ pub struct Slot([AtomicU64; 4]);
 /// An event and when it happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// TSC.
-    pub tsc: u64,
+    /// The clock, ticks.
+    pub ticks: u64,
     /// The event.
     pub event: Event,
 }
@@ -62,12 +62,12 @@ const fn number(n: u64) -> u32 {
 impl Slot {
     /// Writes the `n`th record.
     #[inline(always)]
-    fn write(&self, n: u64, tsc: u64, event: Event) {
+    fn write(&self, n: u64, ticks: u64, event: Event) {
         let (kind, Field { a, b, value }) = event.encode();
         let [first, second, third, fourth] = &self.0;
         first.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
-        second.store(tsc, Ordering::Relaxed);
+        second.store(ticks, Ordering::Relaxed);
         third.store(a as u64 | (b as u64) << 32, Ordering::Relaxed);
         fourth.store(value, Ordering::Relaxed);
         first.store(number(n) as u64 | (kind as u64) << 32, Ordering::Release);
@@ -88,12 +88,12 @@ impl Slot {
 
 /// The `n`th record, if these are its words.
 #[must_use]
-pub fn decode(n: u64, [first, tsc, objects, value]: [u64; 4]) -> Option<Record> {
+pub fn decode(n: u64, [first, ticks, objects, value]: [u64; 4]) -> Option<Record> {
     if first as u32 != number(n) {
         return None;
     }
     let fields = Field { a: objects as u32, b: (objects >> 32) as u32, value };
-    Some(Record { tsc, event: Event::decode((first >> 32) as u8, fields)? })
+    Some(Record { ticks, event: Event::decode((first >> 32) as u8, fields)? })
 }
 
 impl Head {
@@ -125,10 +125,10 @@ impl Writer {
     }
 
     /// Makes a zeroed ring ready.
-    pub fn begin(ring: Ring<'_>, tsc: u64, tsc_hz: u64) {
+    pub fn begin(ring: Ring<'_>, ticks: u64, hz: u64) {
         ring.head.records.store(ring.slots.len() as u64, Ordering::Relaxed);
-        ring.head.tsc_hz.store(tsc_hz, Ordering::Relaxed);
-        ring.head.began.store(tsc, Ordering::Relaxed);
+        ring.head.hz.store(hz, Ordering::Relaxed);
+        ring.head.began.store(ticks, Ordering::Relaxed);
         ring.head.magic.store(MAGIC, Ordering::Release);
     }
 
@@ -152,14 +152,14 @@ impl Writer {
 
     /// Adds an event, instead of the oldest if the ring is full.
     #[inline(always)]
-    pub fn write(&mut self, ring: Ring<'_>, tsc: u64, event: Event) {
+    pub fn write(&mut self, ring: Ring<'_>, ticks: u64, event: Event) {
         if !self.is_news(&event) {
             return;
         }
         let n = ring.head.written.load(Ordering::Relaxed);
         let mask = (ring.slots.len() as u64).wrapping_sub(1);
         if let Some(slot) = ring.slots.get((n & mask) as usize) {
-            slot.write(n, tsc, event);
+            slot.write(n, ticks, event);
             ring.head.written.store(n + 1, Ordering::Release);
         }
     }
@@ -169,7 +169,7 @@ impl Writer {
 impl Head {
     /// One of its words.
     pub(crate) fn word(&self, n: usize) -> u64 {
-        let all = [&self.magic, &self.written, &self.records, &self.tsc_hz, &self.began];
+        let all = [&self.magic, &self.written, &self.records, &self.hz, &self.began];
         all[n].load(Ordering::Acquire)
     }
 }

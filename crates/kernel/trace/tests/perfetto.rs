@@ -104,7 +104,7 @@ fn timeline() -> Timeline {
         run(client, 900),
         Event::Donate { from: client, to: server, context },
         run(server, 900),
-        Event::Interrupt { vector: 32, notification: NOTIFICATION, again: 0 },
+        Event::Interrupt { number: 32, notification: NOTIFICATION, again: 0 },
         Event::Return { from: server, to: client, context },
         run(client, 900),
         Event::Timer { thread: client, due: 7 },
@@ -121,10 +121,10 @@ fn timeline() -> Timeline {
         // And on at the end.
         run(client, 10),
     ];
-    let record = |(n, event)| Item::Record(Record { tsc: 2_000 + 20 * n as u64, event });
+    let record = |(n, event)| Item::Record(Record { ticks: 2_000 + 20 * n as u64, event });
     let mut items: Vec<_> = events.into_iter().enumerate().map(record).collect();
     items.insert(12, Item::Lost(3));
-    Timeline { items, tsc_hz: 2_000_000_000 }
+    Timeline { items, hz: 2_000_000_000 }
 }
 
 fn decoded() -> (Vec<u8>, Trace) {

@@ -10,7 +10,7 @@ use bulkhead_handover::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA}
 #[must_use]
 pub fn start_of(sandbox: &Sandbox, core: usize) -> CoreStart {
     CoreStart {
-        root: sandbox.monitor_cr3,
+        root: sandbox.monitor_root,
         entry: sandbox.entry_va,
         stack: CORES_VA + core as u64 * CORE_STRIDE + CORE_STACK + CORE_STACK_SIZE,
     }
@@ -26,7 +26,7 @@ pub fn start_cores(image: Image, machine: &mut impl BootMachine) -> Result<Optio
     let mut own = None;
     for sandbox in image.sandboxes {
         let cores = (0..sandbox.cores as usize).rev();
-        for (core, &id) in cores.filter_map(|c| Some((c, sandbox.apic_ids.get(c)?))) {
+        for (core, &id) in cores.filter_map(|c| Some((c, sandbox.core_ids.get(c)?))) {
             if id == machine.this_core() {
                 own = Some(start_of(sandbox, core));
                 continue;

@@ -211,10 +211,10 @@ fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
         (s.memory.iter().all(|&m| aligned(m)) && s.memory[0].len > 0, "memory"),
         (aligned(s.monitor) && inside(s.monitor, image), "monitor"),
         (
-            s.monitor_cr3 % PAGE == 0 && inside(page(s.monitor_cr3), s.monitor),
+            s.monitor_root % PAGE == 0 && inside(page(s.monitor_root), s.monitor),
             "monitor's page tables",
         ),
-        (s.monitor_cr3 < 1 << 32, "monitor's page tables above 4 GiB"),
+        (s.monitor_root < 1 << 32, "monitor's page tables above 4 GiB"),
         (inside(page(s.info_pa), s.monitor), "info page"),
         ((1..=MAX_CORES).contains(&(s.cores as usize)), "number of cores"),
     ];
@@ -266,7 +266,7 @@ fn memory(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
 }
 
 fn cores(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
-    let ids = |s: usize| image.sandboxes[s].apic_ids.iter().take(image.sandboxes[s].cores as usize);
+    let ids = |s: usize| image.sandboxes[s].core_ids.iter().take(image.sandboxes[s].cores as usize);
     for s in 0..image.sandboxes.len() {
         for (i, &id) in ids(s).enumerate() {
             if !machine.has_core(id) {

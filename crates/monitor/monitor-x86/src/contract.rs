@@ -4,8 +4,9 @@ use bulkhead_decoder::State;
 use bulkhead_ioapic::{Lines, Remapping, Shadow};
 use bulkhead_monitor::Monitor;
 use bulkhead_monitor_abi::lock::Lock;
-use bulkhead_monitor_abi::monitor::{Leaf, Quiet, Slice};
+use bulkhead_monitor_abi::monitor::Slice;
 use bulkhead_monitor_abi::pci::{Function, Register, Reset};
+use bulkhead_monitor_abi_x86::config::{Config, Leaf, Quiet};
 use core::sync::atomic::AtomicU32;
 
 /// Number of RAX in encodings.
@@ -40,6 +41,8 @@ pub trait X86: Monitor {
     /// Stops exits at CPUID on this core, until the guest's next start, if the processor can.
     fn stop_cpuid_exits(&self) -> bool;
 
+    /// Configuration, with what only x86 has; read-only.
+    fn x86(&self) -> &Config;
     /// Ranges that are answered without a record.
     fn quiets(&self, part: Slice) -> &[Quiet];
     /// Leaves of CPUID that the guest sees changed.

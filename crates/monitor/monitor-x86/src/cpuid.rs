@@ -5,8 +5,8 @@
 use crate::contract::{RAX, RBX, RCX, RDX};
 use crate::{TWO_BYTES, X86};
 use bulkhead_monitor::{Outcome, life};
-use bulkhead_monitor_abi::monitor::Leaf;
 use bulkhead_monitor_abi::report::Cause;
+use bulkhead_monitor_abi_x86::config::Leaf;
 
 /// Handles CPUID.
 #[inline]

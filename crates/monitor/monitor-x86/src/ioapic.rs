@@ -29,7 +29,7 @@ fn own<M: X86>(m: &M) -> Option<Own<'_, M>> {
 
 /// True if an address is one of the sandbox's IOAPIC.
 pub fn answers<M: X86>(m: &M, address: u64) -> bool {
-    m.config().lines.len != 0 && address & !(PAGE - 1) == GPA
+    m.x86().lines.len != 0 && address & !(PAGE - 1) == GPA
 }
 
 /// Makes an access of `size` bytes to the IOAPIC's page; the value of a read. `None`: the turn has not come, nothing is
@@ -68,7 +68,7 @@ impl<M: X86> Own<'_, M> {
     /// are looked at together. `None` as for [`access`].
     fn change(&self, line: u32, half: usize, value: u32) -> Option<Result<(), Wrong>> {
         let (lines, old) = (self.lines, self.shadow.entry(line));
-        let own = &self.m.config().own;
+        let own = &self.m.x86().own;
         let (new, message) = match lines.change(own, line, half, old, value, holds::<M>) {
             Ok(changed) => changed,
             Err(wrong) => return Some(Err(wrong)),

@@ -11,16 +11,16 @@ use bulkhead_monitor_abi_x86::msr;
 /// Decides on an ICR write that is not ordinary and carries it out.
 #[inline(never)]
 pub fn send<M: X86>(m: &M, value: u64) -> Outcome {
-    match icr::decide(&m.config().own, value) {
+    match icr::decide(&m.x86().own, value) {
         Ipi::Pass => m.wrmsr(msr::X2APIC_ICR, value),
         Ipi::Fixed(to) => signal::each(m, to, |_, id| {
             // The vector and nothing else of the guest's value.
             m.wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | value & 0xFF);
         }),
-        Ipi::Nmi(to) => signal::send_each(m, to, signal::NMI),
-        Ipi::Init(to) => signal::send_each(m, to, signal::INIT),
+        Ipi::Nmi(to) => signal::send_each(m, to, signal::UNMASKABLE),
+        Ipi::Init(to) => signal::send_each(m, to, signal::PARK),
         Ipi::Startup(to, vector) => {
-            signal::send_each(m, to, signal::STARTUP | u32::from(vector));
+            signal::send_each(m, to, signal::START | u32::from(vector));
         }
         Ipi::Ignore => {}
         Ipi::Denied(condition) => {

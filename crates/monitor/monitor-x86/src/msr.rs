@@ -4,8 +4,8 @@ use crate::contract::{RAX, RCX, RDX};
 use crate::{TWO_BYTES, X86, ipi};
 use bulkhead_monitor::Outcome;
 use bulkhead_monitor::record::deny;
-use bulkhead_monitor_abi::monitor::Quiet;
 use bulkhead_monitor_abi::report::{Cause, Condition};
+use bulkhead_monitor_abi_x86::config::Quiet;
 use bulkhead_monitor_abi_x86::{icr, msr, vmcb};
 
 /// Handles RDMSR, or WRMSR if `write`.
@@ -15,7 +15,7 @@ pub fn handle<M: X86>(m: &M, write: bool) -> Outcome {
     let value = m.register(RDX) << 32 | m.register(RAX) & 0xFFFF_FFFF;
     if write && register == msr::X2APIC_ICR {
         // The ordinary interrupt: a fixed one to one core of the sandbox.
-        if icr::is_ordinary(&m.config().own, value) {
+        if icr::is_ordinary(&m.x86().own, value) {
             m.wrmsr(msr::X2APIC_ICR, value);
             return Outcome::skip(Cause::Ipi, TWO_BYTES);
         }
@@ -31,7 +31,7 @@ fn other<M: X86>(m: &M, register: u32, written: Option<u64>) -> Outcome {
         // A guest has no SVM.
         msr::EFER => Some(m.state().efer & !vmcb::EFER_SVME),
         msr::APIC_BASE => Some(apic_base(m)),
-        _ => Quiet::find(m.quiets(m.config().msrs), register),
+        _ => Quiet::find(m.quiets(m.x86().msrs), register),
     };
     match (written, found) {
         (Some(value), _) if (msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST).contains(&register) => {

@@ -74,7 +74,7 @@ fn configure<M: X86>(
 /// True if [`port`] answers for an access of `size` bytes to a port.
 pub fn answers_port<M: X86>(m: &M, port: u32, size: u8) -> bool {
     let known = port == ADDRESS_PORT && size == 4 || port & !3 == DATA_PORT;
-    known && m.config().config_ports != 0 && !m.functions().is_empty()
+    known && m.x86().config_ports != 0 && !m.functions().is_empty()
 }
 
 /// Makes a port access that [`answers_port`]. With a denial comes the address of the
@@ -155,7 +155,7 @@ impl<M: X86> Hardware for Pci<'_, M> {
     }
 
     fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool {
-        let ticks = self.0.clock().tsc_hz / 1000 * u64::from(milliseconds);
+        let ticks = self.0.clock().hz / 1000 * u64::from(milliseconds);
         let begin = self.0.now();
         while !done() {
             if self.0.now().wrapping_sub(begin) >= ticks {
@@ -175,11 +175,11 @@ impl<M: X86> Hardware for Pci<'_, M> {
     }
 
     fn owns_core(&self, id: u32) -> bool {
-        icr::contains(&self.0.config().own, id) || !M::enforced("message-core")
+        icr::contains(&self.0.x86().own, id) || !M::enforced("message-core")
     }
 
     fn entry(&self, core: u32, vector: u8) -> u32 {
-        icr::remapped(&self.0.config().own, core, vector)
+        icr::remapped(&self.0.x86().own, core, vector)
     }
 
     fn remap(&self, function: &Function, slot: usize) -> Option<u32> {

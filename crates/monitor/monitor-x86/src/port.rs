@@ -5,9 +5,9 @@ use crate::{X86, pci, rtc, vmware};
 use bulkhead_monitor::record::{deny, deny_register};
 use bulkhead_monitor::{Outcome, hypercall, mail};
 use bulkhead_monitor_abi::hypercall::{BELL_PORT, CALL_PORT, POWER_OFF, POWER_PORT, POWER_RESTART};
-use bulkhead_monitor_abi::monitor::Quiet;
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{Cause, Condition, State};
+use bulkhead_monitor_abi_x86::config::Quiet;
 
 /// An access to a port, as an exit tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
             None => Outcome::resume(Cause::Config),
         };
     }
-    let Some(value) = Quiet::find(m.quiets(m.config().ports), port) else {
+    let Some(value) = Quiet::find(m.quiets(m.x86().ports), port) else {
         let condition = if read { Condition::PortRead } else { Condition::PortWrite };
         let denied = deny(m, condition, u64::from(port), write.unwrap_or(0), absent);
         return done(u64::MAX, denied);

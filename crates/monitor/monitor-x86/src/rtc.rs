@@ -3,7 +3,7 @@
 
 use crate::X86;
 use bulkhead_monitor::contract::alone;
-use bulkhead_monitor_abi::cmos::{self, Says};
+use bulkhead_monitor_abi_x86::cmos::{self, Says};
 use core::sync::atomic::Ordering;
 
 /// Number of the latch of the clock's index port.
@@ -11,7 +11,7 @@ const LATCH: usize = 1;
 
 /// True if [`port`] answers for an access of `size` bytes to a port.
 pub fn answers<M: X86>(m: &M, port: u32, size: u8) -> bool {
-    m.config().clock != 0 && port & !1 == cmos::INDEX_PORT && size == 1
+    m.x86().clock != 0 && port & !1 == cmos::INDEX_PORT && size == 1
 }
 
 /// Answers a port access; the value of a read. With a denial comes the register's address. `None`: this core's

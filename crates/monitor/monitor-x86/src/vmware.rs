@@ -28,9 +28,9 @@ pub fn call<M: X86>(m: &M) -> u64 {
             6
         }
         GETHZ => {
-            m.set_register(RBX, clock.tsc_hz >> 32);
-            m.set_register(RCX, clock.lapic_hz & 0xFFFF_FFFF);
-            clock.tsc_hz & 0xFFFF_FFFF
+            m.set_register(RBX, clock.hz >> 32);
+            m.set_register(RCX, clock.timer_hz & 0xFFFF_FFFF);
+            clock.hz & 0xFFFF_FFFF
         }
         GETVCPU_INFO => LEGACY_X2APIC,
         _ => UNKNOWN,

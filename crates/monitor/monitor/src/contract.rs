@@ -86,8 +86,8 @@ pub trait Layout {
 pub trait Vcpu {
     /// Most ticks of [`Vcpu::now`] in a microsecond.
     const MICROSECOND: u64;
-    /// Vector of the guest's non-maskable interrupt.
-    const NMI: u8;
+    /// Number by which [`Vcpu::inject`] gives the guest an interrupt that it cannot mask.
+    const UNMASKABLE: u8;
     /// Number of the core in its sandbox.
     fn index(&self) -> u32;
     /// Time stamp, in ticks.
@@ -105,15 +105,15 @@ pub trait Vcpu {
     /// Moves the guest behind an instruction of `length` bytes.
     fn skip(&self, length: u8);
     /// Gives the guest an exception at its instruction pointer.
-    fn inject(&self, vector: u8);
+    fn inject(&self, exception: u8);
     /// Has the guest's translations forgotten before it goes on.
     fn flush(&self);
     /// Sets all of the guest's state on this core as `ops` say, and as after a reset where they say nothing.
     fn reset(&self, ops: &[Op]);
     /// Sets the first two arguments of a fresh guest, and its first instruction if that is not the record's.
     fn begin(&self, arguments: [u64; 2], entry: Option<u64>);
-    /// Sets the first instruction of a core that another one starts.
-    fn startup(&self, vector: u8);
+    /// Sets the first instruction of a core that another one starts, by the place that it named.
+    fn startup(&self, place: u8);
 }
 
 /// Interrupts of this core, and those that it sends.

@@ -35,8 +35,8 @@ pub fn carry_out<M: Monitor>(m: &M, outcome: Outcome) -> Next {
 #[inline(never)]
 fn turn<M: Monitor>(m: &M, then: Then) -> Next {
     match then {
-        Then::Inject(vector) => {
-            m.inject(vector);
+        Then::Inject(exception) => {
+            m.inject(exception);
             return Next::Go;
         }
         Then::End(state) => life::end(m, state),

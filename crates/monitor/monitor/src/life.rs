@@ -30,7 +30,7 @@ fn launch<M: Monitor>(m: &M) {
     // The guest's pending interrupts may have hidden a doorbell. From here on none is lost before the guest runs.
     link::look(m);
     mail::tally(m);
-    report.begin_tsc.store(m.now(), Ordering::Relaxed);
+    report.begin_ticks.store(m.now(), Ordering::Relaxed);
     m.shared(0).life.fetch_add(1, Ordering::SeqCst);
     report.restarts.store(u64::from(incarnation(m)), Ordering::Relaxed);
     report.loaded.store(0, Ordering::Relaxed);
@@ -40,11 +40,11 @@ fn launch<M: Monitor>(m: &M) {
         play(&mut m.memory(), m.ops(m.config().launch), 0);
     }
     report.loaded.store(u32::from(loaded.is_some()), Ordering::Relaxed);
-    report.played_tsc.store(m.now(), Ordering::Relaxed);
+    report.played_ticks.store(m.now(), Ordering::Relaxed);
     fresh(m, m.config().first_state);
     m.begin([u64::from(incarnation(m)), m.config().argument], loaded);
     state(m, State::Running);
-    report.launch_tsc.store(m.now(), Ordering::Relaxed);
+    report.launch_ticks.store(m.now(), Ordering::Relaxed);
 }
 
 /// Fills memory with the program that another sandbox has left, if it is whole; its first instruction. Not for the
@@ -69,7 +69,7 @@ fn fresh<M: Monitor>(m: &M, record: Slice) {
     m.reset(m.ops(record));
     m.local().incarnation.set(incarnation(m));
     // The steady phase begins anew with the guest.
-    m.counters().steady_tsc.store(0, Ordering::Relaxed);
+    m.counters().steady_ticks.store(0, Ordering::Relaxed);
 }
 
 /// Leaves a guest's exit code in the report.
@@ -84,10 +84,10 @@ pub fn end<M: Monitor>(m: &M, then: State) {
         signal::send(m, 0, signal::END | (then as u32) << signal::END_STATE);
         return park(m, m.local().incarnation.get() * 2 + 1);
     }
-    m.report().violation_tsc.store(m.now(), Ordering::Relaxed);
+    m.report().violation_ticks.store(m.now(), Ordering::Relaxed);
     m.shared(0).life.fetch_add(1, Ordering::SeqCst);
     if M::has(need::CORES) {
-        signal::send_each(m, To::Others, signal::INIT);
+        signal::send_each(m, To::Others, signal::PARK);
     }
     assemble(m);
     settle(m, then);
@@ -178,12 +178,12 @@ pub fn park<M: Monitor>(m: &M, ended: u32) {
         // Without a life signals are the last one's, and the first core drops them.
         if seen % 2 != 0 && seen != ended {
             let signals = own.signals.swap(0, Ordering::SeqCst);
-            if signals & signal::STARTUP != 0 {
+            if signals & signal::START != 0 {
                 // Interrupts that other cores sent to the parked one are not for the new life.
                 m.silence();
                 // A doorbell from here on stays pending until the guest runs; an earlier one
                 // shows here.
-                let init = own.signals.load(Ordering::SeqCst) & signal::INIT;
+                let init = own.signals.load(Ordering::SeqCst) & signal::PARK;
                 if init == 0 && life.load(Ordering::SeqCst) == seen {
                     break signals;
                 }
@@ -195,7 +195,7 @@ pub fn park<M: Monitor>(m: &M, ended: u32) {
     // The guest's pending interrupts may have hidden a doorbell. From here on none is lost before the guest runs.
     link::look(m);
     own.parked.store(0, Ordering::Release);
-    fresh(m, m.config().sipi_state);
+    fresh(m, m.config().other_state);
     m.startup(signals as u8);
 }
 
@@ -203,7 +203,7 @@ pub fn park<M: Monitor>(m: &M, ended: u32) {
 #[inline(never)]
 pub fn state<M: Monitor>(m: &M, state: State) {
     let report = m.report();
-    report.state_tsc.store(m.now(), Ordering::Relaxed);
+    report.state_ticks.store(m.now(), Ordering::Relaxed);
     report.state.store(state as u32, Ordering::Relaxed);
     let loaded = report.loaded.load(Ordering::Relaxed);
     let status = state as u64 | u64::from(incarnation(m)) << 8 | u64::from(loaded) << 40;
@@ -214,12 +214,12 @@ pub fn state<M: Monitor>(m: &M, state: State) {
 /// a life, so that a guest cannot hide its exits.
 pub fn steady<M: Monitor>(m: &M, cause: Cause) {
     let counters = m.counters();
-    if counters.steady_tsc.load(Ordering::Relaxed) != 0 {
+    if counters.steady_ticks.load(Ordering::Relaxed) != 0 {
         return;
     }
     for (boot, exits) in counters.boot_exits.iter().zip(&counters.exits) {
         boot.store(exits.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     crate::record::add(&counters.boot_exits[cause as usize]);
-    counters.steady_tsc.store(m.now(), Ordering::Relaxed);
+    counters.steady_ticks.store(m.now(), Ordering::Relaxed);
 }

@@ -16,14 +16,14 @@ pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     // It is still pending: take it. One that comes later causes an exit again.
     m.hear();
     m.local().doorbell.set(0);
-    let nmi = match signal::receive(m, cause) {
-        Ok(nmi) => nmi,
+    let unmaskable = match signal::receive(m, cause) {
+        Ok(unmaskable) => unmaskable,
         Err(outcome) => return outcome,
     };
     link::look(m);
     match asked(m) {
         Some(state) => Outcome::end(cause, state),
-        None if nmi => Outcome::inject(cause, M::NMI),
+        None if unmaskable => Outcome::inject(cause, M::UNMASKABLE),
         None => Outcome::resume(cause),
     }
 }
@@ -96,7 +96,7 @@ pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
         Effect::Answer(answer) if M::enforced("control-change") => return answer,
         _ => {}
     }
-    let pace = u64::from(every).wrapping_mul(m.clock().tsc_hz) / 1_000_000;
+    let pace = u64::from(every).wrapping_mul(m.clock().hz) / 1_000_000;
     let pace = if M::enforced("control-rate") { pace } else { 0 };
     if mail::post(&Way { request, done, token }, what, m.now(), pace) {
         signal::ring(m, to, id);
@@ -131,7 +131,7 @@ pub fn ring_bell<M: Monitor>(m: &M, number: u32) -> bool {
     let (Some(bell), Some(rung)) = (m.bells().get(number as usize), rung) else { return false };
     if bell::admit(rung, m.word(bell.armed)) {
         let aimed = || m.word(bell.aim).load(Ordering::Acquire);
-        let message = if bell.aim == 0 { bell.icr } else { aimed() };
+        let message = if bell.aim == 0 { bell.message } else { aimed() };
         if M::is_aim(&bell.cores, message) {
             m.send(message);
         }

@@ -17,7 +17,7 @@ pub enum Then {
     Resume,
     /// The guest goes on after an instruction of this many bytes.
     Skip(u8),
-    /// The guest takes the exception of this vector at its instruction pointer.
+    /// The guest takes the exception of this number at its instruction pointer.
     Inject(u8),
     /// The guest's life ends in this state.
     End(State),
@@ -45,8 +45,8 @@ impl Outcome {
 
     /// Gives the guest an exception.
     #[inline(always)]
-    pub const fn inject(cause: Cause, vector: u8) -> Self {
-        Self::new(cause, 2, vector)
+    pub const fn inject(cause: Cause, exception: u8) -> Self {
+        Self::new(cause, 2, exception)
     }
 
     /// Ends the guest's life.

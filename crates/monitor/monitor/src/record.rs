@@ -63,8 +63,8 @@ pub fn record<M: Monitor>(m: &M, condition: Condition, address: u64, info: u64) 
     let of_life = before.wrapping_sub(counters.life_denials.load(Relaxed));
     let denial = Denial {
         seq: before + 1,
-        tsc: m.now(),
-        rip: m.instruction(),
+        ticks: m.now(),
+        instruction: m.instruction(),
         address,
         info,
         kind: condition.kind() as u16,

@@ -9,13 +9,13 @@ use bulkhead_monitor_abi::report::{Cause, State};
 use core::sync::atomic::Ordering;
 
 /// Signal, in [`crate::contract::Shared::signals`]: wait for a start-up.
-pub const INIT: u32 = 1 << 8;
-/// Start at the vector in bits 7:0.
-pub const STARTUP: u32 = 1 << 9;
-/// [`STARTUP`] and its vector.
-const STARTUP_BITS: u32 = STARTUP | 0xFF;
-/// A non-maskable interrupt for the guest.
-pub const NMI: u32 = 1 << 10;
+pub const PARK: u32 = 1 << 8;
+/// Start at the place in bits 7:0.
+pub const START: u32 = 1 << 9;
+/// [`START`] and its place.
+const START_BITS: u32 = START | 0xFF;
+/// An interrupt for the guest that it cannot mask.
+pub const UNMASKABLE: u32 = 1 << 10;
 /// To the first core: end the sandbox, [`END_STATE`] says how.
 pub const END: u32 = 1 << 11;
 /// Position of the [`State`] of [`END`], 4 bits.
@@ -24,7 +24,7 @@ pub const END_STATE: u32 = 12;
 /// Calls `f` with number and identity of each of these cores of the sandbox.
 pub fn each<M: Monitor>(m: &M, to: To, f: impl Fn(u32, u32)) {
     let config = m.config();
-    let ids = config.apic_ids.iter().take(config.cores as usize);
+    let ids = config.core_ids.iter().take(config.cores as usize);
     for (index, &id) in (0..).zip(ids) {
         if to.includes(id, index == m.index()) {
             f(index, id);
@@ -43,18 +43,18 @@ pub fn send_each<M: Monitor>(m: &M, to: To, signals: u32) {
 pub fn send<M: Monitor>(m: &M, index: u32, signals: u32) {
     let to = m.shared(index);
     let accept = |old: u32| {
-        // A start-up is for a core that waits or will (APM 16.5); of several start-ups
+        // A start-up is for a core that waits or will; of several start-ups
         // and of several ends the first one counts.
-        let waits = to.parked.load(Ordering::Acquire) != 0 || old & INIT != 0;
-        if signals & STARTUP != 0 && !waits || signals & old & (STARTUP | END) != 0 {
+        let waits = to.parked.load(Ordering::Acquire) != 0 || old & PARK != 0;
+        if signals & START != 0 && !waits || signals & old & (START | END) != 0 {
             return None;
         }
-        // INIT cancels a start-up that was not begun: both at once mean INIT, then start-up.
-        let kept = if signals & INIT != 0 { old & !STARTUP_BITS } else { old };
+        // `PARK` cancels a start-up that was not begun: both at once mean `PARK`, then start-up.
+        let kept = if signals & PARK != 0 { old & !START_BITS } else { old };
         Some(kept | signals)
     };
     let accepted = to.signals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, accept);
-    if let (Ok(_), Some(&id)) = (accepted, m.config().apic_ids.get(index as usize)) {
+    if let (Ok(_), Some(&id)) = (accepted, m.config().core_ids.get(index as usize)) {
         ring(m, m.config().sandbox, id);
     }
 }
@@ -68,21 +68,22 @@ pub fn ring<M: Monitor>(m: &M, sandbox: u32, id: u32) {
     m.ring(id);
 }
 
-/// Takes this core's signals, at a doorbell that counts for `cause`. True: another core has sent the guest an NMI.
+/// Takes this core's signals, at a doorbell that counts for `cause`. True: another core has sent the guest an
+/// interrupt that it cannot mask.
 ///
 /// # Errors
 /// Outcome, where other cores of the sandbox have decided it.
 pub fn receive<M: Monitor>(m: &M, cause: Cause) -> Result<bool, Outcome> {
-    // INIT stays until the core has parked, or a start-up meanwhile would be dropped.
+    // `PARK` stays until the core has parked, or a start-up meanwhile would be dropped.
     let signals = &m.own().signals;
-    let signals = signals.fetch_and(INIT | STARTUP_BITS, Ordering::AcqRel);
+    let signals = signals.fetch_and(PARK | START_BITS, Ordering::AcqRel);
     if M::has(need::CORES) && signals & END != 0 && m.is_first() {
         return Err(Outcome::end(cause, State::of(signals >> END_STATE & 0xF)));
     }
-    if signals & INIT == 0 {
-        return Ok(signals & NMI != 0);
+    if signals & PARK == 0 {
+        return Ok(signals & UNMASKABLE != 0);
     }
-    // The processor that boots does not wait for a start-up (APM 16.5): a reset.
+    // The processor that boots does not wait for a start-up: a reset.
     Err(match !M::has(need::CORES) || m.is_first() {
         true => Outcome::end(cause, State::Launching),
         false => Outcome::park(cause),

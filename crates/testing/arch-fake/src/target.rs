@@ -3,10 +3,14 @@
 //! outside of the image, and two trap registers in place of bitmaps.
 
 use crate::{FakeNested, FakeOwn};
-use bulkhead_image::{Confine, Entry, Error, Guest, Pages, Policy, Program, Start, Target, bare};
+use bulkhead_image::{Confine, Entry, Error, Guest, Pages, Program, Start, Tail, Target, bare};
+use bulkhead_ioapic::Lines;
+use bulkhead_layout::monitor;
 use bulkhead_layout::record::Op;
 use bulkhead_plan::facts::{Doorbells, Facts, GuestMap};
 use bulkhead_plan::{self as plan, Arch, Plan, Sandbox, Span};
+use core::ops::{Deref, DerefMut};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 16 << 10;
@@ -45,6 +49,30 @@ pub const FACTS: Facts = Facts {
 /// The architecture, for a machine.
 pub const ARCH: Arch = Arch::Other(&FACTS);
 
+/// A monitor's configuration: the portable part, and what only this architecture has.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Config {
+    /// Part that all architectures have.
+    pub portable: monitor::Config,
+    /// Identities of its cores, in a table.
+    pub affinities: monitor::Slice,
+}
+
+impl Deref for Config {
+    type Target = monitor::Config;
+
+    fn deref(&self) -> &monitor::Config {
+        &self.portable
+    }
+}
+
+impl DerefMut for Config {
+    fn deref_mut(&mut self) -> &mut monitor::Config {
+        &mut self.portable
+    }
+}
+
 /// The target.
 pub struct Odd;
 
@@ -66,6 +94,7 @@ fn set(register: u64, value: u64) -> Op {
 impl Target for Odd {
     type Own = FakeOwn<PAGE>;
     type Nested = FakeNested;
+    type Config = Config;
     const MAPS_HOST: bool = true;
 
     fn headers(entry: u64) -> Vec<u8> {
@@ -110,10 +139,6 @@ impl Target for Odd {
         ]
     }
 
-    fn policy(_: &Plan, _: &Sandbox) -> Policy {
-        Policy::default()
-    }
-
     fn cores(ids: &[u32]) -> [u64; 4] {
         ids.iter().fold([0; 4], |mut set, id| {
             set[3 - (id >> 16 & 3) as usize] |= 1 << (id >> 8 & 63);
@@ -123,5 +148,15 @@ impl Target for Odd {
 
     fn signal(core: u32, interrupt: u32) -> u64 {
         u64::from(interrupt) << 24 | u64::from(core) | 1 << 63
+    }
+
+    fn configure(
+        config: &mut Config,
+        tail: &mut Tail,
+        _: &Plan,
+        sandbox: &Sandbox,
+        _: Option<Lines>,
+    ) {
+        config.affinities = tail.append(&sandbox.core_ids);
     }
 }

@@ -39,14 +39,14 @@ fn sandbox(n: u64, ids: &[u32]) -> Sandbox {
     let monitor = MONITORS + n * 0x1_0000;
     let mut sandbox = Sandbox {
         monitor: Range { start: monitor, len: 0x1_0000 },
-        monitor_cr3: monitor + 0x2000,
+        monitor_root: monitor + 0x2000,
         entry_va: 0xFFFF_FFFF_8000_0000,
         info_pa: monitor + 0x1000,
         cores: ids.len() as u32,
         ..Default::default()
     };
     sandbox.memory[0] = Range { start: 0x200_0000 + n * 0x100_0000, len: 0x100_0000 };
-    sandbox.apic_ids[..ids.len()].copy_from_slice(ids);
+    sandbox.core_ids[..ids.len()].copy_from_slice(ids);
     sandbox
 }
 
@@ -74,7 +74,7 @@ fn each_wrong_thing_has_its_error() {
         (|h, _, _| h.boot.len = u64::MAX, Error::Bounds("boot")),
         (|h, _, _| h.sandboxes = 0, Error::Bounds("number of sandboxes")),
         (|_, s, _| s[1].cores = 17, Error::Bounds("number of cores")),
-        (|_, s, _| s[0].monitor_cr3 = 0x1000, Error::Bounds("monitor's page tables")),
+        (|_, s, _| s[0].monitor_root = 0x1000, Error::Bounds("monitor's page tables")),
         (|_, s, _| s[0].memory[0].len = 0, Error::Bounds("memory")),
         (
             |_, s, _| s[1].memory[0].start = s[0].memory[0].start + 0xFF_F000,
@@ -83,7 +83,7 @@ fn each_wrong_thing_has_its_error() {
         (|_, s, _| s[1].memory[0].start = IMAGE_PA, Error::Overlap(1, IMAGE_PA)),
         (|_, _, m| m.ram[1].1 = 0x280_0000, Error::NoRam(1, 0x300_0000, 0x100_0000)),
         (|_, _, m| m.cores.truncate(3), Error::NoCore(1, 7)),
-        (|_, s, _| s[1].apic_ids[1] = 5, Error::CoreTwice(1, 5)),
+        (|_, s, _| s[1].core_ids[1] = 5, Error::CoreTwice(1, 5)),
     ];
     for (spoil, expected) in cases {
         let (mut h, mut s, mut m) = (header(), [sandbox(0, &[5]), sandbox(1, &[4, 7])], machine());

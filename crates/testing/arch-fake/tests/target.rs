@@ -2,14 +2,14 @@
 //! the plan's pages with the plan's rights, and nothing else. A wrong right in an entry is found.
 
 use bulkhead_arch::{Leaf, Memory, PageFormat, Rights, TableMemory, leaves, lowest, walk};
-use bulkhead_arch_fake::target::{ARCH, FACTS, Odd, PAGE};
+use bulkhead_arch_fake::target::{ARCH, Config, FACTS, Odd, PAGE};
 use bulkhead_arch_fake::{FakeNested, FakeOwn, elf};
 use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_image::{Baked, Error, Programs, Target, bake, bake_for};
 use bulkhead_layout::image::{Header, Sandbox as Described};
 use bulkhead_layout::info::Info;
 use bulkhead_layout::map::{CONFIG_VA, CORES_VA, GUEST_VA, MAILBOX_VA, REPORT_VA, SLOT_TABLES_VA};
-use bulkhead_layout::monitor::{Action, Config, Slice};
+use bulkhead_layout::monitor::{Action, Slice};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{KINDS, size};
 use bulkhead_layout::{bell, need};
@@ -152,7 +152,7 @@ fn described(bytes: &[u8], index: usize) -> Described {
 
 /// Physical address of a monitor's configuration, by its own tables.
 fn config_at(bytes: &[u8], index: usize) -> usize {
-    let root = described(bytes, index).monitor_cr3;
+    let root = described(bytes, index).monitor_root;
     let leaf = walk::<FakeOwn<PAGE>>(&Memory16(bytes), root, CONFIG_VA).expect("mapped");
     (leaf.pa - FACTS.image) as usize
 }
@@ -331,7 +331,7 @@ fn low(at: u64) -> u64 {
 
 /// Finds a page that a monitor reaches against the rules.
 fn wrong_monitor(baked: &Baked, index: usize) -> Option<String> {
-    let root = described(&baked.bytes, index).monitor_cr3;
+    let root = described(&baked.bytes, index).monitor_root;
     let all = walked::<FakeOwn<PAGE>>(&baked.bytes, root);
     let (inside, outside): (Reach, Reach) =
         reach(&all).into_iter().partition(|(_, (pa, _))| baked.plan.image.contains(*pa));
@@ -379,7 +379,7 @@ fn each_monitor_reaches_its_own_and_nothing_else() {
     for index in 0..2 {
         assert_eq!(wrong_monitor(&baked, index), None);
         // The record of its space is what its tables say.
-        let root = described(&baked.bytes, index).monitor_cr3;
+        let root = described(&baked.bytes, index).monitor_root;
         let mut said = Reach::new();
         for region in &baked.map.spaces[index].monitor.regions {
             let pages = (0..region.len).step_by(PAGE as usize);
@@ -393,7 +393,7 @@ fn each_monitor_reaches_its_own_and_nothing_else() {
         }
         assert!(said.contains_key(&low(REPORT_VA)));
     }
-    let root = described(&baked.bytes, 0).monitor_cr3;
+    let root = described(&baked.bytes, 0).monitor_root;
     for (at, to) in [
         // Its configuration becomes writable, its report the other one's, a stack the boot code.
         (CONFIG_VA, None),
@@ -417,9 +417,8 @@ fn interrupts_and_cores_have_the_targets_numbers() {
     let right = config(&baked.bytes, 1);
     let bells: Vec<bell::Bell> = slice(&baked.bytes, 1, right.bells);
     let [one] = bells[..] else { panic!("{} doorbells", bells.len()) };
-    assert_eq!((one.icr, one.cores), (Odd::signal(IDS[0], 715), Odd::cores(&IDS[..2])));
-    assert_eq!(right.own, Odd::cores(&IDS[2..]));
-    assert_eq!((right.idtr, right.ports.len, right.msrs.len, right.cpuid.len), ([0; 8], 0, 0, 0));
+    assert_eq!((one.message, one.cores), (Odd::signal(IDS[0], 715), Odd::cores(&IDS[..2])));
+    assert_eq!(slice::<u32>(&baked.bytes, 1, right.affinities), IDS[2..]);
     let info = |index: usize| {
         let at = (described(&baked.bytes, index).info_pa - FACTS.image) as usize;
         Info::read_from_prefix(&baked.bytes[at..]).expect("a page").0

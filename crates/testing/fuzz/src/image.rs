@@ -161,7 +161,7 @@ fn keeps_the_rules(
             return Err(format!("the monitor at {start:#x} is not its own"));
         }
         monitors.push((start, end));
-        for id in s.apic_ids.iter().take(s.cores as usize) {
+        for id in s.core_ids.iter().take(s.cores as usize) {
             if cores.contains(id) || !machine.cores.contains(id) {
                 return Err(format!("core {id} is given twice or is not there"));
             }

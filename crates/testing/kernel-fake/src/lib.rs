@@ -14,4 +14,4 @@ mod world;
 
 pub use bulkhead_kernel as kernel;
 pub use chain::Chain;
-pub use world::{Came, Machine, Thread, World, both};
+pub use world::{Came, Machine, NUMBER, Thread, USER_END, World, both};

@@ -1,12 +1,13 @@
 //! Programs that want rights that they must not have: any call, with any arguments, by any running thread; and a
 //! machine's events meanwhile. A source of numbers outside decides everything.
 
+use crate::USER_END;
 use crate::ghost::{Called, Ghost};
 use crate::{Thread, World};
 use bulkhead_arch::Entry;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, at, label};
 use bulkhead_kernel::host::Odd;
-use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time, USER_END};
+use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time};
 use bulkhead_random::SplitMix64;
 use std::collections::{BTreeMap, HashMap};
 

@@ -3,14 +3,17 @@ use bulkhead_arch_fake::FakeFormat;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, at, label};
 use bulkhead_kernel::host::{Host, Odd, PAGE, memory};
 use bulkhead_kernel::{
-    Cap, Context, Core, Interrupt, Kernel, Machine as _, PageTable, Ref, Root, Slot, State, Time,
-    plant,
+    Cap, Context, Core, Interrupt, Kernel, Layout, Machine as _, PageTable, Ref, Root, Slot, State,
+    Time, plant,
 };
 use bulkhead_sched::Scheduler;
 use zerocopy::IntoBytes;
 
 /// Bytes of memory, with an odd processor and odd page tables.
 pub type Machine = Host<Odd, FakeFormat>;
+
+/// First address that is not a program's.
+pub const USER_END: u64 = <Odd as Layout>::USER_END;
 
 /// Where the kernel's bitmap of spaces lies.
 const SPACES: u32 = PAGE;
@@ -24,8 +27,8 @@ const NODE: u32 = 0x1_0000;
 const NODE_BITS: u8 = 9;
 /// Physical address of the first byte.
 const BASE: u64 = 0x4000_0000;
-/// Vector of the interrupt.
-const VECTOR: u8 = 0x41;
+/// Number of the interrupt: too large for a processor with 256 of them.
+pub const NUMBER: u32 = 0x2041;
 
 /// A system: memory, a core, and a first capability space that can make everything.
 #[derive(Clone)]
@@ -70,7 +73,7 @@ impl World {
     pub const UNTYPED: Address = 2;
     /// A core's time.
     pub const CONTROL: Address = 3;
-    /// Ports 0x60 to 0x6F.
+    /// Registers 0x60 to 0x6F, which only instructions reach.
     pub const PORTS: Address = 4;
     /// The sandbox itself.
     pub const SANDBOX: Address = 5;
@@ -96,7 +99,7 @@ impl World {
         // One half for the kernel.
         let bytes = 2u32 << bits;
         let mut machine =
-            Machine::checked(bytes, BASE).with_kernel_entry(0xA5A5_0000_0000_F5AD, 511);
+            Machine::checked(bytes, BASE).with_kernel_entry(0xA5A5_0000_0000_F5AD, 300);
         assert!(bytes / 2 >= 2 * NODE, "room for the root node");
         machine.time = 1_000;
         machine.reserve_words(SPACES, PAGE);
@@ -119,10 +122,10 @@ impl World {
         let core = Box::new(core);
         let mut world =
             Self { machine, core, fast: true, memory: Self::UNTYPED, next: Self::SPACE };
-        let interrupt = world.kernel().make_interrupt(INTERRUPT, VECTOR, [1, 2], false);
+        let interrupt = world.kernel().make_interrupt(INTERRUPT, NUMBER, [1, 2], false);
         let node = Cap { flags: 0, ..Cap::original(Kind::Node, NODE, NODE_BITS) };
         let untyped = memory(bytes / 2, bits);
-        let ports = Cap::original(Kind::Ports, 0x60 | 0x6F << 16, 0);
+        let ports = Cap::original(Kind::Ports, 0x60 << 16 | 0x10, 0);
         let plain = |kind| Cap::original(kind, 0, 0);
         let (control, sandbox) = (plain(Kind::Control), plain(Kind::Sandbox));
         for (address, cap) in [
@@ -504,7 +507,7 @@ impl World {
 
     /// A level-triggered line, too: its interrupt's capability.
     pub fn line(&mut self) -> Address {
-        let line = self.kernel().make_interrupt(LINE, VECTOR + 1, [0, 3], true);
+        let line = self.kernel().make_interrupt(LINE, NUMBER + 1, [0, 3], true);
         let address = self.free();
         let slot = self.slot(address);
         plant(&mut self.machine, slot, line);

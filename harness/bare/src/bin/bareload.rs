@@ -1,13 +1,13 @@
 //! Starts a guest on the bare machine, as its sandbox's monitor would, but with
 //! no SVM: the baseline of every comparison. The input
-//! ([`bulkhead_layout::bareload`]) is the first multiboot module. Secondary cores
+//! ([`bulkhead_layout::x86::bareload`]) is the first multiboot module. Secondary cores
 //! are left waiting for their SIPI.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
 mod bare {
-    use bulkhead_layout::bareload::{Header, LOADER_PA, MAGIC, Piece};
     use bulkhead_layout::marker::{EVENT, id};
+    use bulkhead_layout::x86::bareload::{Header, LOADER_PA, MAGIC, Piece};
     use core::arch::asm;
     use harness_bare::{cpu, mark, println, start};
 

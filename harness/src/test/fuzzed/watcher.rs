@@ -157,7 +157,7 @@ impl Watcher {
     }
 
     fn go(&mut self, goal: Goal, begun: Instant) -> Result<(), String> {
-        let steady = |d: &Self| d.sandbox(VICTIM).is_some_and(|s| s.cores[0].steady_tsc != 0);
+        let steady = |d: &Self| d.sandbox(VICTIM).is_some_and(|s| s.cores[0].steady_ticks != 0);
         self.until("the victim stands by", steady)?;
         for i in FUZZERS.into_iter().chain([KEEPER]) {
             self.until("each guest is ready", |d| d.mail(i, READY) != 0)?;
@@ -355,7 +355,8 @@ impl Watcher {
             if let Some(denial) = seen.kept.iter().rev().find(shut).filter(|_| !meant) {
                 let name = &self.plan.sandboxes[i].name;
                 let last: Vec<_> = ops.iter().rev().take(6).map(|op| format!("  {op}\n")).collect();
-                let text = format!("{name} core {core}, RIP {:#x}, newest first:\n", denial.rip);
+                let text =
+                    format!("{name} core {core}, RIP {:#x}, newest first:\n", denial.instruction);
                 self.done.shutdowns.push(text + &last.concat());
             }
         }

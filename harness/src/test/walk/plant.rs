@@ -134,8 +134,9 @@ impl Hand<'_> {
 
     /// Root of a sandbox's monitor's tables, from the compiled manifest.
     fn monitor_root(&self, sandbox: usize) -> u64 {
-        let at =
-            size_of::<Header>() + sandbox * size_of::<Sandbox>() + offset_of!(Sandbox, monitor_cr3);
+        let at = size_of::<Header>()
+            + sandbox * size_of::<Sandbox>()
+            + offset_of!(Sandbox, monitor_root);
         self.memory.word(self.baked.map.header + at as u64)
     }
 

@@ -271,7 +271,7 @@ impl Build {
         }
         let memory = self.make(Kind::Untyped, 6, 1)?;
         let at = self.cap(memory).object;
-        let cap = self.kernel().make_interrupt(at, vector, scripts, held);
+        let cap = self.kernel().make_interrupt(at, vector.into(), scripts, held);
         self.interrupts.push((vector, at));
         self.put(cap)
     }

@@ -96,8 +96,7 @@ impl Devices<'_> {
         first: u16,
         last: u16,
     ) -> Result<(), String> {
-        let object = u32::from(first) | u32::from(last) << 16;
-        let place = build.put(Cap::original(Kind::Ports, object, 0))?;
+        let place = build.put(bulkhead_kernel_x86::ports(first, last))?;
         made.give(build, place, name, Rights::ALL, 0)
     }
 

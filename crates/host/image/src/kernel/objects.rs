@@ -340,8 +340,7 @@ impl Build {
         notifications: &[Place],
     ) -> Result<Option<(u16, bool, u32)>, String> {
         if used.write {
-            let port = u32::from(bell.ring);
-            let place = self.put(Cap::original(Kind::Ports, port | port << 16, 0))?;
+            let place = self.put(bulkhead_kernel_x86::ports(bell.ring, bell.ring))?;
             let right = made.take(self, place, Rights::NONE, 0)?;
             return Ok(Some((bell.ring, bell.adaptive, right)));
         }

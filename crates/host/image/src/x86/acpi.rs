@@ -6,8 +6,8 @@ use crate::ioapic;
 use acpi_tables::mcfg::MCFG;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::{Aml, AmlSink, aml};
+use bulkhead_arch_x86::cmos::INDEX_PORT;
 use bulkhead_ioapic::GPA;
-use bulkhead_layout::cmos::INDEX_PORT;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{
     CHANNELS_END, CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, REPORTS_GPA, SLOTS_END,

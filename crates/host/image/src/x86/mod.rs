@@ -10,18 +10,21 @@ mod smbios;
 pub use guest::{GDT_GPA, load};
 pub use ports::absent as absent_ports;
 
+use crate::config::Tail;
 use crate::elf::Program;
 use crate::guest::{Entry, Guest};
 use crate::pages::Pages;
-use crate::target::{Confine, Policy, Target};
+use crate::target::{Confine, Target};
 use crate::{Error, ioapic, multikernel};
 use bulkhead_arch::Stage2;
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
+use bulkhead_arch_x86::config::{Config, Leaf, Quiet};
 use bulkhead_arch_x86::ept::Ept;
 use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode};
 use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcs};
+use bulkhead_ioapic::Lines;
 use bulkhead_layout::map::IDT_VA;
-use bulkhead_layout::monitor::{Config, Leaf, Quiet};
+use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
 use bulkhead_plan::{self as plan, Plan, RTC, Sandbox};
 
@@ -51,6 +54,7 @@ pub trait Virtualization {
 impl<V: Virtualization> Target for V {
     type Own = LongMode;
     type Nested = V::Nested;
+    type Config = Config;
     const MAPS_HOST: bool = V::MAPS_HOST;
 
     fn headers(entry: u64) -> Vec<u8> {
@@ -85,20 +89,6 @@ impl<V: Virtualization> Target for V {
         V::refused(state)
     }
 
-    // A bare guest knows what it has: nothing is quietly absent for it.
-    fn policy(plan: &Plan, sandbox: &Sandbox) -> Policy {
-        let linux = matches!(sandbox.guest, plan::Guest::Linux { .. });
-        let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
-        Policy {
-            ports: if linux { ports::absent(plan) } else { Vec::new() },
-            registers: if linux { V::ABSENT } else { &only_needed }.to_vec(),
-            identity: V::CPUID.to_vec(),
-            // A Linux that finds the ports makes two exits of each access, and a thousand
-            // to see that they work. Without them it takes the memory.
-            config_ports: !linux,
-        }
-    }
-
     // x2APIC IDs as a set, of those below 256.
     fn cores(ids: &[u32]) -> [u64; 4] {
         let mut set = [0; 4];
@@ -113,10 +103,38 @@ impl<V: Virtualization> Target for V {
         u64::from(core) << 32 | u64::from(interrupt)
     }
 
-    // The descriptor table's limit, then its address, lowest bits first.
-    fn configure(config: &mut Config) {
+    fn configure(
+        config: &mut Config,
+        tail: &mut Tail,
+        plan: &Plan,
+        sandbox: &Sandbox,
+        lines: Option<Lines>,
+    ) {
+        config.own = Self::cores(&sandbox.core_ids);
+        // The descriptor table's limit, then its address, lowest bits first.
         let address = |n: usize| (IDT_VA >> (16 * n)) as u16;
         config.idtr[..5].copy_from_slice(&[0xFFF, address(0), address(1), address(2), address(3)]);
+        // A bare guest knows what it has: nothing is quietly absent for it.
+        let linux = matches!(sandbox.guest, plan::Guest::Linux { .. });
+        if linux {
+            config.ports = tail.append(&ports::absent(plan));
+        }
+        let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
+        config.msrs = tail.append(if linux { V::ABSENT } else { &only_needed });
+        config.cpuid = tail.append(V::CPUID);
+        // A Linux that finds the ports makes two exits of each access, and a thousand
+        // to see that they work. Without them it takes the memory.
+        config.config_ports = u64::from(!linux);
+        config.clock = u64::from(sandbox.devices.iter().any(|d| d.class == RTC));
+        config.lines = tail.append(lines.as_slice());
+    }
+
+    fn named(config: &Config) -> Vec<(bool, u32, &'static str)> {
+        vec![
+            (config.lines.len != 0, need::DEVICES, "interrupt lines"),
+            (config.clock != 0, need::DEVICES, "the clock"),
+            (config.ports.len != 0, need::LINUX, "a Linux"),
+        ]
     }
 }
 

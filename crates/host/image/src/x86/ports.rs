@@ -2,8 +2,8 @@
 //! for it, they are absent (reads give the value, writes go nowhere), without a
 //! record. docs/decisions/0005-absent-ports.md argues them.
 
+use bulkhead_arch_x86::config::Quiet;
 use bulkhead_layout::hypercall::POWER_PORT;
-use bulkhead_layout::monitor::Quiet;
 use bulkhead_plan::Plan;
 
 const ONES: u64 = u32::MAX as u64;

@@ -3,6 +3,7 @@
 
 mod english;
 mod names;
+mod portable;
 mod sentences;
 
 use bulkhead_layout::bell::MAX_BELLS;
@@ -152,11 +153,11 @@ macro_rules! rows {
 
 #[test]
 fn shared_pages_have_every_field_where_it_is() {
-    let info = rows!(info::Info: magic, version, sandbox, name, clock.tsc_hz, clock.lapic_hz, memory, cores,
-        windows, apic_ids, window, args, bells, monitors);
-    let report = rows!(report::Report: magic, version, sandbox, state, exit_code, restarts, begin_tsc,
-        played_tsc, launch_tsc, violation_tsc, state_tsc, fault, cores);
-    let core = rows!(report::CoreReport: exits, denials, boot_exits, console_written, steady_tsc, ring, first,
+    let info = rows!(info::Info: magic, version, sandbox, name, clock.hz, clock.timer_hz, memory, cores,
+        windows, core_ids, window, args, bells, monitors);
+    let report = rows!(report::Report: magic, version, sandbox, state, exit_code, restarts, begin_ticks,
+        played_ticks, launch_ticks, violation_ticks, state_ticks, fault, cores);
+    let core = rows!(report::CoreReport: exits, denials, boot_exits, console_written, steady_ticks, ring, first,
         tallies, life_denials, life, console);
     let text = read("docs/shared-pages.md");
     for (offset, field) in info.into_iter().chain(report).chain(core) {

@@ -174,7 +174,9 @@ static OWN: &[Plant] = &[
         let (at, _) = h.port(WARDEN, 0x8000);
         h.whole(1, IO_BITMAP_B, at);
     }),
-    ("foreign-msrs-on-second-core", "control-block", |h| h.whole(1, MSR_BITMAP, h.part(ROGUE, "stacks"))),
+    ("foreign-msrs-on-second-core", "control-block", |h| {
+        h.whole(1, MSR_BITMAP, h.part(ROGUE, "stacks"))
+    }),
     ("foreign-vmcs", "control-block", |h| {
         let other = vmcb(h.baked, WARDEN, 0);
         h.core(2).vmcs = Some(other);

@@ -1,7 +1,7 @@
-//! A few instructions at CPL 3, for tests. Needs [`crate::paging::map_everything`].
+//! A few instructions at CPL 3, for tests. Needs [`super::paging::map_everything`].
 
-use crate::fault::{self, Fault};
-use crate::percpu::{self, USER_CODE, USER_DATA};
+use super::fault::{self, Fault};
+use super::percpu::{self, USER_CODE, USER_DATA};
 use core::arch::{asm, global_asm};
 
 unsafe extern "C" {
@@ -32,7 +32,7 @@ global_asm!(
     "mov [r12 + 12], edx",
     "int {back}",
     "ud2",
-    back = const crate::interrupt::RETURN,
+    back = const super::idt::RETURN,
 );
 
 /// A hypercall from CPL 3: its result, or the exception that it raised.
@@ -40,7 +40,7 @@ global_asm!(
 /// # Errors
 /// The exception.
 pub fn hypercall(number: u64, argument: u64) -> Result<u64, Fault> {
-    let intel = crate::hypercall::is_intel();
+    let intel = super::call::is_intel();
     let code =
         if intel { &raw const bulkhead_user_vmcall } else { &raw const bulkhead_user_vmmcall };
     run(code, number, argument).map(|[low, _]| low)

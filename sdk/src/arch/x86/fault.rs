@@ -1,7 +1,7 @@
 //! Catching exceptions, so that a test can try an access that should fail and say how.
 
-use crate::interrupt::{Frame, RETURN};
-use crate::{cpu, percpu};
+use super::idt::{Frame, RETURN};
+use super::{cpu, percpu};
 use core::arch::{asm, global_asm};
 use core::ffi::c_void;
 use core::fmt;

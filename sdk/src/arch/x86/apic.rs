@@ -1,7 +1,7 @@
 //! The local APIC in x2APIC mode (APM volume 2, chapter 16). Timer, EOI, TPR
 //! and self-IPI reach the hardware with no exit; ICR and LVT are mediated.
 
-use crate::cpu::{rdmsr, wrmsr};
+use super::cpu::{rdmsr, wrmsr};
 
 /// x2APIC ID.
 pub const ID: u32 = 0x802;
@@ -38,7 +38,7 @@ pub(crate) fn enable() {
     const ON: u64 = 1 << 8;
     // SAFETY: interrupts are off or have handlers.
     unsafe {
-        wrmsr(SVR, ON | u64::from(crate::interrupt::SPURIOUS));
+        wrmsr(SVR, ON | u64::from(super::idt::SPURIOUS));
         wrmsr(TPR, 0);
     }
 }
@@ -67,6 +67,13 @@ pub fn ipi(apic_id: u32, vector: u8) {
 pub fn ipi_self(vector: u8) {
     // SAFETY: every vector has an entry.
     unsafe { wrmsr(SELF, u64::from(vector)) }
+}
+
+/// Address, its upper half and data of a message: fixed, edge, physical destination
+/// (APM volume 2, 16.12).
+#[must_use]
+pub const fn message(apic_id: u32, vector: u8) -> [u32; 3] {
+    [0xFEE0_0000 | (apic_id & 0xFF) << 12, 0, vector as u32]
 }
 
 /// INIT to a core.

@@ -78,7 +78,7 @@ pub fn write(index: u32, value: u32) {
 }
 
 /// # Safety
-/// The page is mapped, which the first page tables and those of [`crate::paging`] do.
+/// The page is mapped, which the first page tables and those of [`super::paging`] do.
 /// Without a line of its own the sandbox has no IOAPIC, and is denied memory.
 unsafe fn raw_write(offset: u64, value: u32) {
     // SAFETY: by the caller.

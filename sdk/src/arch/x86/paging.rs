@@ -1,7 +1,7 @@
 //! Own page tables, for guests that want to touch memory outside of the tables that they were given. They map the first
 //! 1 TiB to itself, with all rights, for CPL 3 too. The nested tables decide which memory the sandbox may really touch.
 
-use crate::cpu;
+use super::cpu;
 use core::arch::asm;
 use core::cell::UnsafeCell;
 

@@ -1,6 +1,6 @@
 //! Data of each core: descriptor table, task state, stacks, and the state of fault capture. GS points to it.
 
-use crate::cpu;
+use super::{cpu, fault};
 use bulkhead_layout::MAX_CORES;
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -12,7 +12,7 @@ pub(crate) const USER_DATA: u16 = 0x18 | 3;
 pub(crate) const USER_CODE: u16 = 0x20 | 3;
 const TASK: u16 = 0x28;
 
-/// Bytes of a secondary core's stack; the first core has [`crate::start`]'s.
+/// Bytes of a secondary core's stack; the first core has one of its own.
 pub(crate) const STACK: usize = 32 * 1024;
 /// Bytes of the stack for interrupts out of CPL 3.
 const TRAP_STACK: usize = 8 * 1024;
@@ -47,8 +47,8 @@ pub(crate) struct Core {
     this: u64,
     /// Index among the sandbox's cores.
     pub(crate) index: u64,
-    /// See [`crate::fault`].
-    pub(crate) capture: crate::fault::Capture,
+    /// See [`fault`].
+    pub(crate) capture: fault::Capture,
     gdt: [u64; 7],
     task: Task,
     trap_stack: [u128; TRAP_STACK / 16],
@@ -66,7 +66,7 @@ static CORES: Cores = Cores(UnsafeCell::new(
         Core {
             this: 0,
             index: 0,
-            capture: crate::fault::Capture::NONE,
+            capture: fault::Capture::NONE,
             gdt: [0; 7],
             task: Task { reserved: 0, rsp0: 0, rest: [0; 90], io_map: 0 },
             trap_stack: [0; TRAP_STACK / 16],
@@ -106,7 +106,7 @@ pub(crate) unsafe fn enter(index: usize) {
         (*core).this = core as u64;
         (*core).index = index as u64;
         // A core that an INIT took out of a capture starts without one.
-        (*core).capture = crate::fault::Capture::NONE;
+        (*core).capture = fault::Capture::NONE;
         (*core).task.rsp0 = (&raw const (*core).stack) as u64;
         (*core).task.io_map = size_of::<Task>() as u16;
         (*core).gdt = [
