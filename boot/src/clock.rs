@@ -1,6 +1,5 @@
-//! Frequencies of the time stamp counter and of the local APIC timer, measured
-//! against the ACPI PM timer (ACPI 6.5, 4.8.3.3) while other cores' INIT is
-//! waited for, so it costs no time of its own.
+//! Frequencies of the time stamp counter and of the local APIC timer, measured against the ACPI PM timer (ACPI 6.5,
+//! 4.8.3.3). The other cores' INIT has to be waited for meanwhile, so measuring costs no time of its own.
 
 use crate::port::inl;
 use bulkhead_cpu_x86::{rdmsr, rdtsc, wrmsr};
@@ -15,7 +14,7 @@ const TICKS: u32 = (PM_HZ / 100) as u32;
 const STEP: u64 = 25_000_000;
 const LAPIC: u64 = 0xFEE0_0000;
 
-/// What was measured.
+/// Measured rates.
 pub struct Measured {
     pub clock: Clock,
     /// TSC ticks that it took.
@@ -41,7 +40,7 @@ impl Lapic {
     }
 
     fn count(&self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: this core's own APIC; a read of the count changes nothing.
         unsafe {
             if self.x2apic {
                 rdmsr(msr::X2APIC_TMCCT) as u32

@@ -11,9 +11,8 @@ use core::sync::atomic::{AtomicU16, Ordering};
 static UART: AtomicU16 = AtomicU16::new(0);
 static DEBUG: AtomicU16 = AtomicU16::new(0);
 
-/// Takes the ports from the image. It is not verified yet, so ports at which
-/// every PC has something else are not used: below 0x100 all but the debug
-/// console, PCI's, and the reset port among these.
+/// Takes the ports from the image. It is not verified yet, so ports at which every PC has something else are not used.
+/// These are all below 0x100 but the debug console, and PCI's, with the reset port among them.
 pub fn init(header: &Header) {
     const DEBUG_CONSOLE: u16 = 0xE9;
     let usable = |port: u16| port >= 0x100 && port & !7 != 0xCF8;

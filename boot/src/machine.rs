@@ -32,7 +32,7 @@ impl RecordMemory for LowMemory {
     }
 
     fn copy(&mut self, dst: u64, src: u64, len: u64) {
-        // SAFETY: as above; the source is the image, which no sandbox's memory overlaps.
+        // SAFETY: the destination as for `zero`; the source is the image, which no sandbox's memory overlaps.
         unsafe {
             core::ptr::copy_nonoverlapping(src as *const u64, dst as *mut u64, len as usize / 8)
         }

@@ -158,7 +158,7 @@ fn record(header: &Header) -> Result<&[Op], Stop> {
     }
     let count = len as usize / size_of::<Op>();
     let at = if len > 0 { start as *const Op } else { core::ptr::NonNull::dangling().as_ptr() };
-    // SAFETY: as above: in the sealed part, aligned, and `Op` holds for any bytes.
+    // SAFETY: the range is in the sealed part and aligned, and `Op` holds for any bytes.
     Ok(unsafe { core::slice::from_raw_parts(at, count) })
 }
 
@@ -167,7 +167,7 @@ const MAX_SEALED: u64 = 64 << 20;
 const IMAGE_END: u64 = 3 << 30;
 
 fn sealed(header: &Header) -> &[u64] {
-    // SAFETY: as above: bounded, in identity-mapped memory, any bytes will do.
+    // SAFETY: the length is bounded, the memory identity-mapped, and any bytes will do.
     unsafe {
         core::slice::from_raw_parts((header as *const Header).cast(), header.sealed as usize / 8)
     }

@@ -56,8 +56,8 @@ pub fn set_up(ops: &[ConfigOp]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Switches on a port's access control services, all that it has of those that keep requests on their way to the IOMMU
-/// (PCIe 5.0, 7.7.8); whether source validation is on then.
+/// Switches on those of a port's access control services that keep requests on their way to the IOMMU (PCIe 5.0,
+/// 7.7.8). Returns true if source validation is on then.
 fn validate(op: &ConfigOp) -> bool {
     const ACS: u32 = 0x000D;
     const SOURCE_VALIDATION: u32 = 1;
@@ -139,7 +139,7 @@ pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
         // SAFETY: the IOMMU's registers, by the machine description; identity-mapped.
         unsafe { write_volatile((iommu.base + register) as *mut u64, value) }
     };
-    // SAFETY: as above.
+    // SAFETY: the IOMMU's registers, as for a write; reads of these have no effect.
     let get = |register: u64| unsafe { read_volatile((iommu.base + register) as *const u64) };
     set(register::CONTROL, 0);
     let device_table = iommu.device_table.start | (iommu.device_table.len / 4096 - 1);
@@ -168,7 +168,7 @@ pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
     }
     set(register::COMMANDS_TAIL, 32);
     let begin = rdtsc();
-    // SAFETY: as above; the IOMMU writes it.
+    // SAFETY: the end of the verified command buffer; the IOMMU writes it.
     while unsafe { read_volatile(done as *const u64) } != 1 {
         if rdtsc() - begin > PATIENCE {
             return Err(Stop::Iommu(SLOW));

@@ -166,7 +166,7 @@ pub fn direct(slot: usize, id: u32, start: CoreStart) {
     }
 }
 
-/// Whether the core of a slot was here.
+/// Tells if the core of a slot has come here.
 pub fn has_arrived(slot: usize) -> bool {
     // SAFETY: inside the page.
     unsafe { (&raw const (*slots().add(slot.min(SLOTS - 1))).arrived).read_volatile() == 1 }

@@ -1,7 +1,7 @@
 //! `docs/numbers.md` and the rows of `make bench`: the page's tables have what was measured.
 //!
-//! `bulkhead-harness numbers` says where they differ, with `--write` it writes the rows into the page. What `make test`
-//! measures itself is compared there, too ([`said`]): a page that nobody has brought up to date is a failed test.
+//! `bulkhead-harness numbers` says where they differ, with `--write` it writes the rows into the page. Figures that
+//! `make test` measures itself are compared there, too ([`said`]): an outdated page is a failed test.
 
 use crate::rows::{Row, Rows};
 use crate::{Failure, build};
@@ -12,7 +12,7 @@ fn file() -> PathBuf {
     build::root().join("docs/numbers.md")
 }
 
-/// What differs, and the page as it should be.
+/// Differences, and the page as it should be.
 #[derive(Debug, Default, PartialEq)]
 pub struct Compared {
     /// Lines of tables, in words: the row, what the page has, what was measured.
@@ -90,7 +90,7 @@ fn compared(text: &str, rows: &Rows) -> Compared {
     all
 }
 
-/// What a column has of a row.
+/// Finds a column's text for a row.
 fn cell(what: &str, old: &str, row: &Row) -> String {
     let optional = |value: Option<f64>| value.map(number).unwrap_or_default();
     let ratio = |value: Option<f64>| value.map(|r| format!("{r:.4}")).unwrap_or_default();

@@ -57,27 +57,27 @@ impl Axis {
     }
 }
 
-/// What the points should keep to.
+/// The line that the points should keep to.
 enum Line {
     /// The diagonal.
     Diagonal(&'static str),
-    /// What stands beside the values.
+    /// Baselines beside the values, with their name.
     Baselines(&'static str),
     /// One value.
     Level(f64, &'static str),
 }
 
-/// What a plot shows: rows of the names `PREFIX` and a number, and a line that they should keep to.
+/// A plot's content: rows with names of `PREFIX` and a number, and a line that they should keep to.
 struct Plot {
     file: &'static str,
     title: &'static str,
-    /// What the numbers in the rows' names, and their values, are.
+    /// Titles of the axes: for the numbers in the rows' names, and for their values.
     axes: [&'static str; 2],
     /// Prefixes of rows, and what they are called.
     series: &'static [(&'static str, &'static str)],
     across: Axis,
     up: Axis,
-    /// What values are divided by.
+    /// Divisor of the values.
     unit: f64,
     line: Line,
 }
@@ -158,7 +158,7 @@ impl Plot {
         Self::at(self.across.part(x), self.up.part(y))
     }
 
-    /// Of parts of the axes.
+    /// Places a point, given in parts of the axes.
     fn at(x: f64, y: f64) -> (f64, f64) {
         let (width, height) = (SIZE.0 - 1.5 * MARGIN.0, SIZE.1 - 2.0 * MARGIN.1);
         (MARGIN.0 + x * width, SIZE.1 - MARGIN.1 - y * height)

@@ -12,7 +12,7 @@ pub const TIMER: u8 = 0x40;
 /// Size of a core's stack; the timer's time stamp lies at its base.
 const STACK: usize = 16384;
 
-/// What the boot loader handed over.
+/// Values that the boot loader handed over.
 #[derive(Clone, Copy)]
 pub struct Boot {
     /// 0x2BADB002 for multiboot 1.
@@ -164,7 +164,7 @@ pub fn take_tick() -> Option<u64> {
     // SAFETY: the base of this core's stack block, far below its stack; written
     // by its own interrupt handler, and interrupts are off here.
     let tick = unsafe { slot.read_volatile() };
-    // SAFETY: as above.
+    // SAFETY: that slot; nothing else writes it while interrupts are off.
     unsafe { slot.write_volatile(0) };
     (tick != 0).then_some(tick)
 }

@@ -1,7 +1,6 @@
-//! The mutation gate: each rule is taken out, of the monitor or of the tables
-//! that confine a guest, and the attack named after it must then succeed; and
-//! with the rule in place, by the same measure, it must not. So no attack is
-//! caught for another reason than its rule.
+//! The mutation gate: each rule is taken out, of the monitor or of the tables that confine a guest. The attack named
+//! after the rule must then succeed. With the rule in place it must fail by an equal measure. So no attack is caught
+//! for another reason than its rule.
 
 use super::attack::{CANARY_HPA, VICTIM_HPA, got, intact, system};
 use super::device::{self, EDU, FOREIGN};
@@ -30,7 +29,7 @@ use std::time::Duration;
 enum Out {
     /// A monitor built without it.
     Build,
-    /// An image whose tables lack it.
+    /// An image with tables that lack it.
     Tables(fn(&mut Spoil)),
 }
 
@@ -38,7 +37,7 @@ struct Mutation {
     rule: &'static str,
     attack: &'static str,
     out: Out,
-    /// Whether the attack succeeded.
+    /// Tells if the attack succeeded.
     success: fn(&Seen) -> bool,
 }
 
@@ -387,7 +386,7 @@ const NOT_RULES: [&str; 5] = [
     "doorbell-window",
     // No rule: the word makes a core late, to show what becomes of that (`line/late`).
     "line-prompt",
-    // What is no MOV is not decoded, so there is nothing to carry out.
+    // Only MOV is decoded, so without the rule there is nothing to carry out.
     "decoder-moves",
     // Registers of the guest's own core, which the processor itself checks.
     "own-state",
@@ -555,7 +554,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Builds the monitor whose word says which rule it leaves out.
+/// Builds the monitor that leaves out the rule that its word names.
 pub fn build_mutants() -> Result<(), String> {
     let out = Command::new("cargo")
         .args(["build", "--locked", "--quiet"])
@@ -571,8 +570,8 @@ pub fn build_mutants() -> Result<(), String> {
     }
 }
 
-/// Every rule in the monitor's source and in the table of attacks is taken out by
-/// some mutation, by an attack that is named after it.
+/// Checks that a mutation takes out every rule in the monitor's source and in the table of attacks. Its attack is named
+/// after the rule.
 fn complete() -> Result<String, String> {
     let mut rules: Vec<String> = Vec::new();
     let shells = ["monitor/svm/src", "monitor/vmx/src", "monitor/x86/src"];

@@ -56,12 +56,12 @@ pub const LEFT: [(&str, &str); 33] = [
     ("vtd/probe", "the reader of DMAR has tests on the host; probe/qemu-q35 boots that Linux"),
 ];
 
-/// Whether this is a run of `make soak`.
+/// Tells if this is a run of `make soak`.
 pub fn soaks() -> bool {
     std::env::var_os("SOAK").is_some()
 }
 
-/// Whether a job is left to `make soak`.
+/// Tells if a job is left to `make soak`.
 pub fn left(job: &Job) -> bool {
     LEFT.iter().any(|(name, _)| *name == job.name)
 }

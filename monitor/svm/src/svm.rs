@@ -182,9 +182,8 @@ pub fn prepare(frame: &Frame) {
     let config = config();
     let own = &config.core[frame.number() as usize % config.core.len()];
     frame.rax.set(own.control_pa);
-    // SAFETY: the monitor's IDT and its tables are what the host made; SVM,
-    // no-execute and x2APIC were found by the boot code; the host set the save
-    // area aside for this core, and maps it for no program.
+    // SAFETY: the host made the monitor's IDT and its tables. The boot code found SVM, no-execute and x2APIC. The host
+    // set the save area aside for this core, and maps it for no program.
     unsafe {
         asm!("lidt [{}]", in(reg) &raw const config.idtr, options(nostack, preserves_flags));
         wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);

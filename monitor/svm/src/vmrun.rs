@@ -1,9 +1,8 @@
 //! The entry shell: a core's way into the monitor, into the guest and back, and
 //! the handlers of the monitor's own interrupts.
 //!
-//! Between exits the registers that VMRUN does not switch (FS, GS, TR, LDTR,
-//! KernelGSBase, STAR, SYSENTER, FPU) keep the guest's values: the monitor uses
-//! none of them, so an exit needs no VMLOAD and no VMSAVE (APM 15.5.2;
+//! VMRUN does not switch FS, GS, TR, LDTR, KernelGSBase, STAR, SYSENTER and the FPU: they keep the guest's values
+//! during an exit. The monitor uses none of them, so an exit needs no VMLOAD and no VMSAVE (APM 15.5.2;
 //! docs/decisions/0010-no-vmload.md).
 
 use crate::svm::Frame;

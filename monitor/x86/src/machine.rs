@@ -132,14 +132,14 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn cell(&self, at: u64) -> &AtomicU32 {
-        // SAFETY: the host maps as many words of shadow as it numbered, and a page for a function's remapping
-        // table; numbers come from what it baked, slots are below `SLOTS`.
+        // SAFETY: the host maps as many words of shadow as it numbered, and a page for a function's remapping table.
+        // Numbers come from its configuration, and slots are below `SLOTS`.
         unsafe { &*(at as *const AtomicU32) }
     }
 
     fn load(&self, at: u64, size: u8) -> u64 {
-        // SAFETY: aligned, in a trapped page, one with a register that resets the function, or the IOAPIC's; the host
-        // maps them there, writable, where mediation has a use for them.
+        // SAFETY: aligned, in a trapped page, in one with a register that resets the function, or in the IOAPIC's. The
+        // host maps them there, writable, where mediation has a use for them.
         unsafe {
             match size {
                 1 => u64::from(read_volatile(at as *const u8)),
@@ -151,7 +151,7 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn store(&self, at: u64, size: u8, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: aligned, in a page as for `load`, which the host maps writable.
         unsafe {
             match size {
                 1 => write_volatile(at as *mut u8, value as u8),
@@ -171,8 +171,8 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn store_config(&self, at: u64, value: u32) {
-        // SAFETY: as above; only functions of the sandbox's own have registers
-        // that are written, and their page is mapped writable.
+        // SAFETY: a register in that page; only functions of the sandbox's own have registers that are written, and
+        // their page is mapped writable.
         unsafe { asm!("mov [{}], eax", in(reg) at, in("eax") value, options(nostack)) };
     }
 
@@ -187,7 +187,8 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn store_clock(&self, index: u8, value: u8) {
-        // SAFETY: as above, but it writes.
+        // SAFETY: ports of the clock, which this sandbox owns. Mediation lets a write through only where it changes
+        // nothing.
         unsafe {
             asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16, in("al") index, options(nomem, nostack));
             asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16 + 1, in("al") value, options(nomem, nostack));

@@ -55,9 +55,9 @@ pub struct Header {
     pub config_ops: u32,
     /// The IOMMU; all zero if there is none.
     pub iommu: Iommu,
-    /// [`Op`](bulkhead_monitor_abi::record::Op)s with physical addresses, in the sealed part, which the boot code carries
-    /// out: it clears channels, and fills the memory of kernels that no monitor is under. Monitors have records of
-    /// their own.
+    /// [`Op`](bulkhead_monitor_abi::record::Op)s with physical addresses, in the sealed part. The boot code carries
+    /// them out: it clears channels, and fills the memory of kernels without monitors. Monitors have records of their
+    /// own.
     pub launch: Range,
     /// Kind of its monitors: [`MONITORS_SVM`], [`MONITORS_VMX`], or [`NO_MONITORS`].
     pub monitors: u64,
@@ -201,7 +201,7 @@ pub struct BootReport {
     pub lapic_hz: u64,
     /// TSC ticks spent filling the memory of kernels without monitors.
     pub played: u64,
-    /// What [`LineTest`] gave: one of the constants below.
+    /// Result of [`LineTest`]: one of the constants below.
     pub lines: u64,
 }
 

@@ -8,7 +8,7 @@ pub struct Described {
     pub name: &'static str,
     /// Its number.
     pub number: u64,
-    /// What it means; lines as they stand in the source.
+    /// Its meaning; lines as they stand in the source.
     pub text: &'static str,
 }
 

@@ -1,20 +1,19 @@
 use crate::numbered::numbered;
 
 numbered! {
-/// What a call asks for: the low byte of RAX.
+/// Operation of a call: the low byte of RAX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Send to RDI and wait for the answer. On a capability of the kernel's own objects: a
     /// method ([`crate::label`]), answered at once.
     Call = 0,
-    /// Answer through the reply object, then receive from RDI, with the same reply object.
+    /// Answer through the reply object, then receive from RDI with it.
     ReplyRecv = 1,
     /// Receive from the endpoint or notification RDI until the deadline in RSI; the reply
     /// object is for a caller. Deadlines are nanoseconds since the processor's start, by its TSC.
     /// One that is past, such as 0, polls; [`u64::MAX`] never comes.
     Recv = 2,
-    /// The same without a reply object: callers' messages are refused to them, and no
-    /// context is taken over from one.
+    /// As `Recv`, without a reply object: callers' messages are refused to them, and no context is taken over from one.
     Wait = 3,
     /// Send to RDI, and wait until it is received. To a notification: signal it, with the badge's
     /// bits; without a badge bit 0.
@@ -27,8 +26,8 @@ pub enum Op {
     /// [`Op::NbSend`] to the upper half of RDI, then [`Op::Wait`] on the lower half, in one
     /// step, without a deadline.
     NbSendWait = 7,
-    /// Answer through the reply object, nothing else. Refused to a thread that runs on the time of
-    /// whom it would answer.
+    /// Answer through the reply object, nothing else. Refused to a thread that runs on the time of the caller that it
+    /// would answer.
     Reply = 8,
     /// Give up what is left of the budget until it is refilled, which is no timeout; last of its
     /// priority then.

@@ -14,8 +14,8 @@ pub enum Code {
     WrongKind = 3,
     /// The capability lacks a right. Detail: the rights needed.
     NoRight = 4,
-    /// A number is out of its range. Detail: the greatest that would do, or what else would. Of a call of an endpoint
-    /// with `longest`: the context's whole budget is too short for it; detail: the budget that it needs, ns.
+    /// A number is out of its range. Detail: the greatest that would do, or another one. For a call of an endpoint with
+    /// `longest`, the context's whole budget is too short; detail: the budget that it needs, ns.
     OutOfRange = 5,
     /// The slot, or what should be bound, holds something already.
     Occupied = 6,
@@ -37,19 +37,19 @@ pub enum Code {
     WriteExecute = 14,
     /// The deadline came first.
     TimedOut = 15,
-    /// What was waited for is gone.
+    /// The object that was waited for is gone.
     Cancelled = 16,
     /// A thread without a context cannot wait for a time.
     NoContext = 17,
     /// No place is left for another context on this core. Detail: how many there are.
     TooManyContexts = 18,
-    /// Nobody was there to receive.
+    /// No thread was there to receive.
     WouldBlock = 19,
 }
 }
 
-/// How a call ended: RAX. Bits 0 to 7: a [`Code`]; bits 8 to 15: which argument is
-/// meant, 0 being the capability invoked, 1 the first word; bits 16 to 63: detail.
+/// Result of a call: RAX. Bits 0 to 7: a [`Code`]; bits 8 to 15: the argument that is meant; bits 16 to 63: detail.
+/// Argument 0 is the capability invoked, 1 the first word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Status(pub u64);
@@ -76,7 +76,7 @@ impl Status {
         (self.0 >> 8) as u8
     }
 
-    /// What the code says of it.
+    /// Returns the detail; its code says what it means.
     #[must_use]
     pub const fn detail(self) -> u64 {
         self.0 >> 16

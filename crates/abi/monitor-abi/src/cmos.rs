@@ -1,12 +1,12 @@
-//! What the owner of the real-time clock may do with it and with the CMOS memory behind the same two ports (MC146818,
-//! ICH9 13.6): read date, time and status. Nothing is written: it would outlive the system, and the firmware
-//! believes what it finds there.
+//! Rights of the real-time clock's owner at the two ports of the clock and of the CMOS memory (MC146818, ICH9 13.6). It
+//! reads date, time and status. Nothing is written: a write would outlive the system, and the firmware believes the
+//! memory.
 
 /// Port of the index; the next one is the register's.
 pub const INDEX_PORT: u32 = 0x70;
 /// Bits of the index. Bit 7 of the port holds NMIs off.
 pub const INDEX: u8 = 0x7F;
-/// What a record says of register 0: it is named after the data port, and no device register of a guest lies there.
+/// Address of register 0 in a record: it is named after the data port, and no device register of a guest lies there.
 pub const ADDRESS: u64 = 0x7100;
 /// Registers: that many.
 pub const REGISTERS: u64 = INDEX as u64 + 1;
@@ -15,12 +15,12 @@ pub const REGISTERS: u64 = INDEX as u64 + 1;
 const LAST: u8 = 0x0D;
 /// Status A, of which bit 7 changes by itself: an update is in progress.
 const STATUS_A: u8 = 0x0A;
-/// Status C, whose read takes interrupts back.
+/// Status C: a read takes interrupts back.
 const STATUS_C: u8 = 0x0C;
 /// Why the firmware was entered by a reset. A Linux writes it before it starts a core.
 const SHUTDOWN: u8 = 0x0F;
 
-/// What comes of an access.
+/// Result of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Says {
     /// It gives the register.
@@ -34,7 +34,7 @@ pub enum Says {
     Denied,
 }
 
-/// What comes of an access to the register at an index: a read, or a write of a value.
+/// Decides on an access to the register at an index: a read, or a write of a value.
 #[must_use]
 pub const fn says(at: u8, write: Option<u8>) -> Says {
     match (at & INDEX, write) {
@@ -65,7 +65,7 @@ mod tests {
             for value in [0, 0x55, 0xFF] {
                 let written = says(at, Some(value));
                 let harmless = match index {
-                    // Whether it changes something, its register says.
+                    // The register says if the write changes something.
                     0x0A => written == Says::Same(0x7F),
                     0x0C => written == Says::Denied,
                     0..=0x0D => written == Says::Same(0xFF),

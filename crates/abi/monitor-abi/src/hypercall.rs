@@ -1,7 +1,7 @@
 //! Hypercalls: `VMMCALL` at CPL 0 with the number in RAX, arguments in RDI,
 //! RSI, RDX and R8; the result comes back in RAX. No call takes a pointer, so a
-//! monitor reads no guest memory. Every other register is preserved. A 32-bit `IN` from
-//! [`CALL_PORT`] is the same call: for programs that a guest's kernel gives the port.
+//! monitor reads no guest memory. Every other register is preserved. A 32-bit `IN` from [`CALL_PORT`] is a call, too:
+//! for programs that a guest's kernel gives the port.
 
 use crate::report::Condition;
 #[cfg(feature = "host")]
@@ -20,8 +20,8 @@ pub const READY: u64 = 0x4248_0003;
 pub const RESTART: u64 = 0x4248_0004;
 /// Ask another sandbox's monitor: RDI = sandbox index, RSI = one of the `CONTROL_*`, each a right of its own in the
 /// manifest: `stop`, `start`, `restart`. Returns [`OK`] once the request is posted (the outcome shows in the other's
-/// report) or if it would change nothing, [`BUSY`] while an earlier one is pending or the right's time between two
-/// requests is not over, [`NOT_RUNNING`].
+/// report), or if it would change nothing. Returns [`BUSY`] while an earlier one is pending, or the right's time
+/// between two requests is not over; else [`NOT_RUNNING`].
 pub const CONTROL: u64 = 0x4248_0005;
 /// Status of a sandbox that this one may stop, start or restart: RDI = sandbox index. Returns
 /// `state | restarts << 8 | loaded << 40` ([`crate::report::State`]): 32 bits of restarts, and whether it runs what was
@@ -38,9 +38,9 @@ pub const ACCEPT: u64 = 0x4248_0008;
 /// Close this sandbox's end, or take back an offer: RDI = slot. Returns [`OK`]: from then on this core does not reach
 /// it, and the others do not soon. [`BUSY`]: another core is at it. [`BAD_ARGUMENT`]: there is none.
 pub const CLOSE: u64 = 0x4248_0009;
-/// What there is of a slot: RDI = slot, RSI = 0 for what this sandbox has, 1 for the other party. Returns
-/// [`crate::link::state`]: phase in bits 2:0, and of the owner's word to whom it is or was offered in bits 15:8, the
-/// tag in 31:16; the epoch in 63:32.
+/// State of a slot: RDI = slot, RSI = 0 for this sandbox's word, 1 for the other party's. Returns
+/// [`crate::link::state`]: phase in bits 2:0, epoch in 63:32. The owner's word has the sandbox that it is or was
+/// offered to in bits 15:8, and the tag in 31:16.
 pub const SLOT: u64 = 0x4248_000A;
 
 /// [`CONTROL`]: stop it.
@@ -65,8 +65,8 @@ pub const BUSY: u64 = u64::MAX - 3;
 /// A restart of a sandbox that does not run, by one that may not start it.
 pub const NOT_RUNNING: u64 = u64::MAX - 4;
 
-/// Port whose byte write ends (`POWER_OFF`) or restarts (`POWER_RESTART`) the
-/// writing sandbox; a Linux finds it in its FADT.
+/// Power port: a byte written there ends (`POWER_OFF`) or restarts (`POWER_RESTART`) the writing sandbox. A Linux finds
+/// it in its FADT.
 pub const POWER_PORT: u16 = 0x0600;
 /// Value of the FADT's RESET_VALUE.
 pub const POWER_RESTART: u8 = 0x01;
@@ -77,13 +77,13 @@ pub const POWER_OFF: u8 = 0x34;
 /// The information page says which channel's is which.
 pub const BELL_PORT: u16 = 0x0640;
 
-/// Port from which a 32-bit read makes a hypercall, with the same registers; RDX has the port.
+/// Call port: a 32-bit read makes a hypercall, with the call's registers; RDX has the port.
 pub const CALL_PORT: u16 = 0x0680;
 
 /// Most bytes of one [`CONSOLE`].
 pub const CONSOLE_BYTES: u64 = 24;
 
-/// What a guest asks for and may have.
+/// Call that a guest makes and may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Nothing but this result.
@@ -102,7 +102,7 @@ pub enum Call {
     Status(u32),
     /// A call about the slot of this number.
     Slot(u32),
-    /// What the manifest does not grant, by the right that lacks.
+    /// A call that the manifest does not grant, by the missing right.
     Denied(Condition),
 }
 
@@ -114,7 +114,7 @@ pub fn number(rax: u64, cpl: u8, enforced: impl Fn(&str) -> bool) -> u64 {
     if cpl != 0 && enforced("hypercall-cpl") { NO_CALL } else { rax }
 }
 
-/// What a manifest lets a sandbox ask for, as sets.
+/// Rights that a manifest gives a sandbox, as sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]

@@ -1,6 +1,5 @@
-//! The lock of registers that several parties use and that are no one word: the machine's
-//! IOAPIC, with one pair of index and window for all monitors, and within a sandbox its
-//! IOAPIC's table and its PCI functions.
+//! The lock of registers that several parties use and that take more than one access. They are the machine's IOAPIC,
+//! with one pair of index and window for all monitors, and a sandbox's own IOAPIC table and PCI functions.
 //!
 //! It never breaks, and nobody waits for a turn longer than its patience: who gives up
 //! withdraws, and asks again later. Turns go round among those who want one, so each
@@ -12,8 +11,8 @@
 //!   to the index is half of a write. The others' own writes are late by that and nothing else.
 //! * *dead with the lock*: who knows that a party will never go on leaves for it ([`Lock::leave`]).
 //!
-//! No guest runs on a core that has the lock or waits for it, and nothing interrupts it
-//! (GIF is 0), so no guest can prolong a turn.
+//! No guest runs on a core that has the lock or waits for it. Nothing interrupts that core (on SVM GIF is 0), so no
+//! guest can prolong a turn.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -63,7 +62,7 @@ impl Word for AtomicU32 {
 pub struct Pace {
     /// In all, before it gives up.
     pub patience: u64,
-    /// For another party whose turn it is and that does not take it.
+    /// For a party that has the turn and does not take it.
     pub turn: u64,
 }
 
@@ -71,9 +70,9 @@ pub struct Pace {
 #[derive(Default)]
 #[repr(C)]
 pub struct Lock<W = AtomicU32> {
-    /// Who has it, or had it last.
+    /// The party that has it, or had it last.
     pub state: W,
-    /// Who wants it, as a set. It says whose turn it is, not who has it.
+    /// The parties that want it, as a set. It decides the next turn; it does not say which party has the lock.
     pub want: W,
 }
 
@@ -125,7 +124,7 @@ impl<W: Word> Lock<W> {
         }
     }
 
-    /// Whether `me` has it.
+    /// Tells if `me` has it.
     pub fn has(&self, me: u32) -> bool {
         self.state.load() == HELD | (me % MAX_PARTIES)
     }
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!(next(0b1000, HELD | 3), 3);
     }
 
-    /// Who comes after a party that had it, and wants it again, goes before it.
+    /// A party that waits goes before one that had it and wants it again.
     #[test]
     fn nobody_has_two_turns_while_another_waits() {
         let lock = Lock::<AtomicU32>::default();
@@ -240,7 +239,7 @@ mod tests {
         assert_eq!(lock.with(7, PACE, ticking(&time), || 7), Some(7));
     }
 
-    /// The same for one that will never be back, of which its monitor knows.
+    /// Another core leaves for a party that will never be back, as its monitor knows.
     #[test]
     fn somebody_leaves_for_the_dead() {
         let lock = Lock::<AtomicU32>::default();

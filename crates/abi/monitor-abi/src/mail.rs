@@ -1,12 +1,12 @@
 //! Requests of one sandbox's monitor to another's: to stop, to start, to restart its guest.
 //!
 //! The sender's mailbox has one numbered request for each receiver; the receiver acknowledges its number, and then
-//! acts. Nobody waits for anybody. A request is posted, and the receiver interrupted by an NMI, only if
+//! acts. No core waits for another. A request is posted, and the receiver interrupted by an NMI, only if
 //!
 //! * it changes something: the receiver's monitor says in its own mailbox what its guest is doing;
 //! * the one before is acknowledged;
 //! * its right's time between two requests is over. The sender's monitor keeps that time in the *token*: the TSC from
-//!   which on the next one may be posted. Of the sender's cores one takes it.
+//!   which on the next one may be posted. Only one of the sender's cores takes it.
 //!
 //! So a holder of rights causes the receiver as many NMIs as the manifest's arithmetic says, whatever it calls.
 
@@ -75,8 +75,8 @@ pub fn take<W: Word>(request: &W, done: &W) -> Option<u64> {
     (value >> 8 != last && done.replace(last, value >> 8)).then_some(value & 0xFF)
 }
 
-/// What a receiver is to do, of a request by a sender that may do what `rights` says, by [`index`]; 0: nothing. A
-/// restart takes the right to start where nothing runs.
+/// Finds the part of a sender's request that a receiver carries out; 0: nothing. `rights` has the sender's rights, by
+/// [`index`]. A restart takes the right to start where nothing runs.
 #[must_use]
 pub fn wanted(request: u64, rights: [bool; REQUESTS], runs: bool) -> u64 {
     let has = |request: u64| rights.get(index(request)).copied().unwrap_or(false);

@@ -1,4 +1,4 @@
-//! What a monitor is told (read-only for it), and what monitors share.
+//! A monitor's configuration (read-only for it), and the pages that monitors share.
 
 use crate::bell::MAX_BELLS;
 use crate::hypercall::{REQUESTS, Rights};
@@ -19,12 +19,12 @@ pub struct Quiet {
     pub first: u32,
     /// Last one, inclusive.
     pub last: u32,
-    /// What a read gives.
+    /// Value that a read gives.
     pub value: u64,
 }
 
 impl Quiet {
-    /// What a read of this port or MSR gives, if it is in one of the ranges.
+    /// Finds the value that a read of this port or MSR gives, if it is in one of the ranges.
     #[must_use]
     pub fn find(ranges: &[Self], number: u32) -> Option<u64> {
         let range = ranges.iter().find(|q| (q.first..=q.last).contains(&number));
@@ -32,7 +32,7 @@ impl Quiet {
     }
 }
 
-/// What a guest sees of a range of CPUID leaves.
+/// Answer to a guest for a range of CPUID leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -124,7 +124,7 @@ pub struct Config {
     pub sandbox: u32,
     /// Cores of this sandbox.
     pub cores: u32,
-    /// What this sandbox may ask for.
+    /// Calls that this sandbox may make.
     pub rights: Rights,
     /// Sandboxes that may stop, start and restart this one, as sets, by request.
     pub controlled_by: [u32; REQUESTS],
@@ -147,40 +147,41 @@ pub struct Config {
     pub clock_va: u64,
     /// Guest RSI at the first core's launch (Linux: zero page; bare: info page). RDI = incarnation.
     pub argument: u64,
-    /// Of [`crate::record::Op`]: guest memory, played by the first core at launch.
+    /// Record ([`crate::record::Op`]) of guest memory, played by the first core at launch.
     pub launch: Slice,
-    /// A first core's control block, of [`crate::record::Op`]. SVM: relative to its start; VT-x: `STORE`s, `dst` is
-    /// the encoding of the field.
+    /// Record ([`crate::record::Op`]) of a first core's control block. SVM: relative to its start; VT-x: `STORE`s,
+    /// `dst` is the encoding of the field.
     pub first_state: Slice,
     /// The control block after a SIPI with vector 0, likewise.
     pub sipi_state: Slice,
-    /// Of [`Quiet`]: absent ports.
+    /// Absent ports ([`Quiet`]).
     pub ports: Slice,
-    /// Of [`Quiet`]: absent MSRs.
+    /// Absent MSRs ([`Quiet`]).
     pub msrs: Slice,
-    /// Of [`Leaf`].
+    /// CPUID leaves ([`Leaf`]).
     pub cpuid: Slice,
-    /// Of [`crate::pci::Function`], by address: what the sandbox sees of PCI.
+    /// PCI functions that the sandbox sees ([`crate::pci::Function`]), by address.
     pub functions: Slice,
     /// Guest RAM; an unused piece has length 0.
     pub ram: [Ram; 2],
-    /// Whether PCI can be configured by ports 0xCF8 and 0xCFC, too.
+    /// 1 if PCI can be configured by ports 0xCF8 and 0xCFC, too.
     pub config_ports: u64,
-    /// Whether it owns the real-time clock ([`crate::cmos`]).
+    /// 1 if it owns the real-time clock ([`crate::cmos`]).
     pub clock: u64,
-    /// Of `bulkhead_ioapic::Lines`: one, or none if the sandbox has no interrupt line.
+    /// Interrupt lines: one `bulkhead_ioapic::Lines`, or none if the sandbox has no line.
     pub lines: Slice,
-    /// Of [`crate::bell::Bell`], by number.
+    /// Doorbells ([`crate::bell::Bell`]), by number.
     pub bells: Slice,
-    /// Of [`crate::bell::End`].
+    /// Own ends of channels ([`crate::bell::End`]).
     pub channel_ends: Slice,
-    /// Of [`crate::record::Op`]: guest memory without its program.
+    /// Record ([`crate::record::Op`]) of guest memory without its program.
     pub empty: Slice,
-    /// Monitor-virtual address of what another sandbox leaves for this one ([`crate::load`]); 0: nobody may.
+    /// Monitor-virtual address of the program that another sandbox may leave for this one ([`crate::load`]); 0: none
+    /// may.
     pub loads: u64,
     /// Bytes there.
     pub room: u64,
-    /// Of [`crate::link::Link`]: slots of which it is a party.
+    /// Slots that it is a party of ([`crate::link::Link`]).
     pub links: Slice,
     /// Microseconds between two requests of a kind to each sandbox, at least.
     pub every: [[u32; REQUESTS]; MAX_SANDBOXES],
@@ -197,11 +198,11 @@ pub struct Mailbox {
     pub done: [AtomicU64; MAX_SANDBOXES],
     /// [`crate::report::State`] `| restarts << 8` of this sandbox.
     pub status: AtomicU64,
-    /// What armed word each of its doorbells let an interrupt through for last ([`crate::bell::admit`]).
+    /// Armed word for which each of its doorbells let the last interrupt through ([`crate::bell::admit`]).
     pub rung: [AtomicU64; MAX_BELLS],
     /// Where its guest wants the interrupts of each channel that wakes it, as an ICR takes it; 0: nowhere.
     pub aims: [AtomicU64; MAX_BELLS],
-    /// What its guest has of each slot ([`crate::link`]).
+    /// Word on each slot: what its guest has of it ([`crate::link`]).
     pub links: [AtomicU64; SLOTS],
     /// How many NMIs it has sent to each sandbox's monitor; to its own, to itself.
     pub rings: [AtomicU64; MAX_SANDBOXES],

@@ -17,7 +17,7 @@ pub const FIRST: usize = 16;
 /// Bytes of a core's console ring, a power of two.
 pub const CONSOLE: usize = 4096;
 
-/// What a sandbox is doing ([`Report::state`]).
+/// State of a sandbox ([`Report::state`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
@@ -344,7 +344,7 @@ in_memory! {
         pub sandbox: u32,
         /// [`State`].
         pub state: u32,
-        /// Of [`State::Exited`].
+        /// Exit code in [`State::Exited`].
         pub exit_code: u32,
         /// Launches after the first one.
         pub restarts: u64,
@@ -366,8 +366,8 @@ in_memory! {
         pub cores: u32,
         /// 1: it runs a program that another sandbox has left for it ([`crate::load`]), not the image's.
         pub loaded: u32,
-        /// NMIs that each sandbox's monitor has sent to this one, as the first core saw it at its last one; its own
-        /// entry is of those between its own cores.
+        /// NMIs from each sandbox's monitor to this one, as the first core saw the counts at its last NMI. Its own
+        /// entry counts those between its own cores.
         pub rung: [u64; MAX_SANDBOXES],
         /// Padding.
         pub reserved: [u32; 932],

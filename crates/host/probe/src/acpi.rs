@@ -78,8 +78,8 @@ pub fn iommus(ivrs: &[u8]) -> Vec<Iommu> {
     all
 }
 
-/// Length of a device entry: its type's two highest bits say it, but for ACPI
-/// devices, whose names have a length of their own (5.2.2.5).
+/// Finds the length of a device entry: its type's two highest bits say it. Only ACPI devices have names with a length
+/// of their own (5.2.2.5).
 fn entry_len(rest: &[u8]) -> Option<usize> {
     match u8_at(rest, 0)? {
         0xF0 => Some(22 + usize::from(u8_at(rest, 21)?)),
@@ -145,7 +145,7 @@ pub fn hpet(table: &[u8]) -> Option<u64> {
     u64_at(table, 44).filter(|address| memory && *address != 0)
 }
 
-/// What the FADT says of ports (ACPI 6.5, 5.2.9).
+/// Ports in the FADT (ACPI 6.5, 5.2.9).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fixed {
     /// The SCI's line.

@@ -8,7 +8,7 @@ use bulkhead_plan::{Ports, Span};
 /// More capabilities than fit between 0x40 and 0xff are a loop.
 const MOST: usize = 48;
 
-/// What a configuration space says.
+/// Content of a configuration space.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Vendor ID.
@@ -40,13 +40,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether its IDs are a virtio function's (virtio 1.2, 4.1.2).
+    /// Tells if its IDs are a virtio function's (virtio 1.2, 4.1.2).
     fn is_virtio(&self) -> bool {
         self.vendor == 0x1AF4 && (0x1000..0x1080).contains(&self.device)
     }
 }
 
-/// What a bridge's header says (PCI-to-PCI Bridge 1.2, 3.2).
+/// Windows in a bridge's header (PCI-to-PCI Bridge 1.2, 3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
     /// Bus behind it.
@@ -95,7 +95,7 @@ pub fn read(bytes: &[u8]) -> Option<Config> {
     Some(config)
 }
 
-/// The windows of a bridge; a window whose limit lies below its base is closed.
+/// Reads the windows of a bridge; a window with its limit below its base is closed.
 fn windows(bytes: &[u8]) -> Option<Windows> {
     let span =
         |start: u64, last: u64| (start <= last).then(|| Span { start, len: last - start + 1 });
@@ -256,7 +256,7 @@ mod tests {
         let acs = |bytes: &[u8]| read(bytes).unwrap().bridge.unwrap().acs;
         assert_eq!(acs(&port(0x5F)), Some(0x148));
         assert_eq!(acs(&port(0x5E)), None);
-        // Who is not root sees 64 or 256 bytes.
+        // Users other than root see 64 or 256 bytes.
         assert_eq!(acs(&port(0x5F)[..256]), None);
         assert_eq!(acs(&port(0x5F)[..0x14D]), None);
         let mut looping = port(0x5F);

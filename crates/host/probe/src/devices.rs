@@ -1,5 +1,5 @@
-//! Devices of a PC that are no PCI functions. Their ports have been the same for
-//! decades; what varies comes from `/proc/ioports` and the FADT.
+//! Devices of a PC that are no PCI functions. Most of their ports have not changed for decades; the others come from
+//! `/proc/ioports` and the FADT.
 
 use crate::acpi::Fixed;
 use crate::resources::Resource;

@@ -9,7 +9,7 @@ use bulkhead_plan::{Ports, Span};
 /// A difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What differs.
+    /// The difference, in words.
     pub text: String,
     /// An image built for the older description may not run, or not confine what
     /// it should.
@@ -101,7 +101,7 @@ fn devices(all: &mut List, old: &[DeviceEntry], new: &[DeviceEntry]) {
     let irq = |irq: Option<u32>| irq.map_or("none".to_owned(), |irq| irq.to_string());
     for device in old {
         let name = &device.name;
-        // What Linux shows nothing of was kept, so it is always there.
+        // A device that Linux does not show was kept, so it is always there.
         match new.iter().find(|other| other.name == *name) {
             None => all.matters(format!("there is no device `{name}`")),
             Some(other) => {

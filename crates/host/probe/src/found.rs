@@ -1,4 +1,4 @@
-//! What a Linux knows of its machine, as a machine description.
+//! A Linux' knowledge of its machine, as a machine description.
 
 use crate::acpi;
 use crate::pci::{self, Decoded};
@@ -19,14 +19,14 @@ pub struct Found {
     pub free: Vec<Span>,
     /// All that the host bridge decodes.
     pub decoded: Decoded,
-    /// What could not be found out.
+    /// Facts that could not be found out.
     pub notes: Vec<String>,
 }
 
 /// Looks at everything.
 ///
 /// # Errors
-/// What a description cannot do without, and why it is not there.
+/// A fact that a description cannot do without, and the reason why it is missing.
 pub fn look(tree: &Tree) -> Result<Found, String> {
     let mut notes = Vec::new();
     let list = |path: &str| resources::read(&tree.text(path).unwrap_or_default());
@@ -183,8 +183,8 @@ fn amd_vi(ivrs: &[u8], notes: &mut Vec<String>) -> Option<IommuEntry> {
     })
 }
 
-/// The IOAPIC whose lines begin with 0. How many they are, the boot messages say,
-/// or the first line of the next IOAPIC.
+/// Finds the IOAPIC with the lines from 0 on. Their number is in the boot messages, or follows from the first line of
+/// the next IOAPIC.
 fn ioapic(tree: &Tree, madt: &[u8], notes: &mut Vec<String>) -> Option<IoapicEntry> {
     let all = acpi::ioapics(madt);
     let (base, _) = *all.first().filter(|(_, line)| *line == 0)?;

@@ -1,6 +1,5 @@
-//! PCI functions and the host bridge, as Linux shows them. Groups are numbered
-//! anew, and windows that nothing uses are left out, so that a description does
-//! not change with what Linux tried or in which order it went.
+//! PCI functions and the host bridge, as Linux shows them. Groups are numbered anew, and windows that nothing uses are
+//! left out. So a description does not depend on the drivers that Linux tried, nor on their order.
 
 use crate::config::{self, Config, Windows};
 use crate::lines::{self, Line};
@@ -145,7 +144,7 @@ fn place(bar: &BarEntry) -> Span {
     Span { start: bar.start, len: bar.size }
 }
 
-/// Whether a window holds a BAR of a function behind the bridge.
+/// Tells if a window holds a BAR of a function behind the bridge.
 fn used(all: &[Seen], windows: &Windows, window: Span, io: bool) -> bool {
     let behind = |seen: &&Seen| (windows.secondary..=windows.subordinate).contains(&seen.bdf.bus());
     let inside = |bar: &BarEntry| (bar.kind == BarKind::Io) == io && window.encloses(place(bar));
@@ -199,7 +198,7 @@ pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
             let config = &seen.config;
             let why = nobody(config.class)
                 .or(config.bridge.map(|_| "it forwards for what lies behind it"));
-            // What nobody can own needs no capabilities.
+            // A function that no sandbox can own needs no capabilities.
             let own = why.is_none();
             FunctionEntry {
                 address: seen.bdf.to_string(),
@@ -230,13 +229,13 @@ pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
         .collect()
 }
 
-/// Whether Linux knows IOMMU groups at all.
+/// Tells if Linux knows IOMMU groups at all.
 pub fn knows_groups(tree: &Tree) -> bool {
     let link = |name: &String| tree.has(&format!("{FOLDER}/{name}/iommu_group"));
     tree.names(FOLDER).iter().any(link)
 }
 
-/// What the host bridge decodes.
+/// Ranges that the host bridge decodes.
 #[derive(Clone, Debug, Default)]
 pub struct Decoded {
     /// Memory above the first MiB.

@@ -45,7 +45,7 @@ impl Tree {
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// Whether there is something of that name.
+    /// Tells if there is something of that name.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
         self.root.join(path).symlink_metadata().is_ok()

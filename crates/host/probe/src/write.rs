@@ -1,4 +1,4 @@
-//! A machine description as text, always in the same order and form.
+//! A machine description as text, always in one order and form.
 
 use bulkhead_manifest::raw_machine::{
     Arch, BarEntry, BarKind, DeviceEntry, FunctionEntry, IommuKind, MachineFile, ResetEntry,

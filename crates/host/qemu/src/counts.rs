@@ -1,4 +1,4 @@
-//! What the plugin counted (plugin/src/lib.rs describes the file).
+//! The plugin's counts (plugin/src/lib.rs describes the file).
 
 use crate::Error;
 use serde_json::Value;
@@ -120,7 +120,7 @@ impl Counts {
         self.of("vcpu").map(|line| number(line, "vcpu")).collect()
     }
 
-    /// True if the other run counted exactly the same.
+    /// Tells if the other run's counts are exactly equal.
     #[must_use]
     pub fn same_as(&self, other: &Self) -> bool {
         self.lines == other.lines

@@ -47,7 +47,7 @@ impl Qmp {
         }
     }
 
-    /// What the monitor for people says to a command.
+    /// Returns the answer of the monitor for people to a command.
     pub fn ask(&mut self, line: &str) -> Result<String, Error> {
         let said = self.execute("human-monitor-command", json!({"command-line": line}))?;
         match said.as_str() {

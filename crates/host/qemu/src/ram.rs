@@ -131,7 +131,7 @@ impl Drop for Ram {
         if self.blocks.is_some() {
             return;
         }
-        // What cannot be removed is in a folder that the system empties.
+        // A file that cannot be removed is in a folder that the system empties.
         let _ = std::fs::remove_file(&self.path);
     }
 }

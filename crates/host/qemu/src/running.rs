@@ -65,7 +65,7 @@ impl Running {
         self.child.id()
     }
 
-    /// What was written to the debug console so far.
+    /// Returns the text on the debug console so far.
     #[must_use]
     pub fn console(&self) -> Untrusted {
         text(&self.dir.join(self.logs()[1]))
@@ -176,7 +176,7 @@ impl Running {
         self.wait_end("QEMU to quit", QUIT).map(|_| ())
     }
 
-    /// What the plugin wrote at the last `DUMP` marker, or when QEMU ended.
+    /// Reads the plugin's counts at the last `DUMP` marker, or at QEMU's end.
     pub fn counts(&self) -> Result<Counts, Error> {
         Counts::read(&self.dir.join("counts.json"))
     }

@@ -1,5 +1,5 @@
-//! The audit of a running machine, or of a dump: translates the plan into the
-//! auditor's claim, stops the machine, and reads its registers and memory.
+//! The audit of a running machine, or of a dump. It translates the plan into the auditor's claim, stops the machine,
+//! and reads its registers and memory.
 
 use crate::Error;
 use bulkhead_audit::claim::{self, Claim};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// An audit and how long it took.
 #[derive(Clone, Debug)]
 pub struct Audited {
-    /// What was found.
+    /// Findings.
     pub report: Report,
     /// From stopping the machine to the end of the walk.
     pub took: Duration,
@@ -25,7 +25,7 @@ pub struct Audited {
     pub registers: Registers,
 }
 
-/// What should be, by a plan and its programs' files. No address of a table is in it.
+/// Derives the claim from a plan and its programs' files. No address of a table is in it.
 ///
 /// # Errors
 /// A program that cannot be read.
@@ -196,7 +196,7 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
     }
 }
 
-/// What a function reaches that a program of a kernel drives.
+/// Finds the memory that a function reaches, if a program of a kernel drives it.
 fn reach(sandbox: &Sandbox, bdf: Bdf) -> Option<Vec<(claim::Range, bool)>> {
     let Guest::Kernel(kernel) = &sandbox.guest else { return None };
     let n = sandbox.functions.iter().position(|granted| granted.function.bdf == bdf)?;
@@ -246,9 +246,8 @@ const WAY: Duration = Duration::from_millis(50);
 /// As often, at most, a machine is let on its way.
 const TIMES: u32 = 100;
 
-/// Stops a machine, audits it and leaves it stopped. Where a finding is about a core whose monitor is on its way
-/// into the guest, the machine is let on its way and audited again: a busy host may keep an emulator's thread
-/// from running there.
+/// Stops a machine, audits it and leaves it stopped. A finding may be about a core with a monitor on its way into the
+/// guest: a busy host may hold an emulator's thread there. Then the machine runs a little further and is audited again.
 ///
 /// # Errors
 /// An emulator that does not answer, memory that cannot be read.

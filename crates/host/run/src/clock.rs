@@ -1,5 +1,5 @@
-//! Time that a system has run, counted from its launch: in the machine's time where that is virtual, so that a loaded
-//! host changes nothing, else in the host's.
+//! Time that a system has run, counted from its launch. Virtual time is the machine's, so that a loaded host changes
+//! nothing; else it is the host's.
 
 use bulkhead_layout::image::BootReport;
 use bulkhead_plan::Plan;
@@ -72,8 +72,8 @@ fn ticks(said: &str) -> Option<u64> {
     u64::from_str_radix(number, 16).ok().map(|ticks| ticks % PM_TICKS)
 }
 
-/// The first time from `seconds` on at which the PM timer has `ticks`: a round of it takes 4.7 s, and the clock is less
-/// than a second behind.
+/// Finds the first time from `seconds` on at which the PM timer has `ticks`. Its round takes 4.7 s, and the clock is
+/// less than a second behind.
 fn together(seconds: u64, ticks: u64) -> u64 {
     let from = seconds * PM_HZ;
     let ahead = (ticks + PM_TICKS - from % PM_TICKS) % PM_TICKS;

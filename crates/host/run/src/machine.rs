@@ -42,8 +42,7 @@ pub fn machine(
     machine
 }
 
-/// What is written to a drive with a file goes to a temporary overlay, which
-/// nobody sees and which ends with the emulator.
+/// Writes to a drive with a file go to a temporary overlay without a name, which ends with the emulator.
 fn drive(name: &str, file: Option<&Path>) -> String {
     match file {
         Some(file) => {

@@ -49,8 +49,9 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Counting plugin; ranges of monitors are added.
     pub plugin: Option<PathBuf>,
-    /// With the plugin: sandboxes whose monitors' text it covers instead of counting anything, each with the
-    /// guest-physical address of the word that counts what is new; the file is `coverN` in the folder, by sandbox.
+    /// Sandboxes for the plugin: it covers their monitors' text instead of counting anything. Each comes with the
+    /// guest-physical address of the word that counts newly covered instructions. The file is `coverN` in the folder,
+    /// by sandbox.
     pub cover: Vec<(usize, u64)>,
     /// Asked again and again; once it says so, the run ends without an error.
     pub stop: Option<Box<dyn Fn() -> bool>>,
@@ -122,7 +123,7 @@ pub enum Event<'a> {
     State(&'a str, State),
 }
 
-/// What a run left.
+/// Results of a run.
 pub struct Outcome {
     /// The report, without promises.
     pub report: Report,
@@ -140,15 +141,15 @@ pub struct Outcome {
     pub lessons: Vec<Lessons>,
     /// The last of serial ports' output, COM1 first.
     pub serials: Vec<Untrusted>,
-    /// What the boot code said.
+    /// The boot code's messages.
     pub boot_messages: Untrusted,
-    /// What the plugin counted.
+    /// The plugin's counts.
     pub counts: Option<Counts>,
-    /// By sandbox, what of its program nobody may write, compared at the end.
+    /// By sandbox, the comparison at the end of the parts of its program that nobody may write.
     pub programs: Vec<Option<Program>>,
-    /// By sandbox, what was seen of a load that its Linux announced.
+    /// By sandbox, the exits under a load that its Linux announced.
     pub loads: Vec<Option<Load>>,
-    /// What kernels told, if it was asked for.
+    /// Kernels' traces, if they were asked for.
     pub traces: Vec<Traced>,
     /// The audit, if it was asked for and the machine had not ended itself.
     pub audited: Option<Audited>,
@@ -369,12 +370,12 @@ fn serials(plan: &Plan, terminal: bool) -> Vec<Serial> {
     (0..SERIALS.len()).map(kind).collect()
 }
 
-/// What was seen so far.
+/// Record of the run so far.
 struct Watch<'a> {
     baked: &'a Baked,
     begun: Instant,
     last: Option<Snapshot>,
-    /// Of every sandbox that was launched: ticks of playing, TSC of the first launch.
+    /// By sandbox that was launched: ticks of playing, TSC of the first launch.
     first_launches: Vec<(u64, u64)>,
     launched: Vec<bool>,
     states: Vec<State>,
@@ -465,7 +466,7 @@ impl<'a> Watch<'a> {
         ports.filter(|(_, n)| load::is_on(&running.serial(*n))).map(|(index, _)| index).collect()
     }
 
-    /// What a sandbox does, for a run that waits for it.
+    /// Tells a sandbox's state, for a run that waits for it.
     fn doing(&self, index: usize) -> String {
         let name = &self.baked.plan.sandboxes[index].name;
         let state = format!("{:?}", self.states[index]).to_lowercase();
@@ -560,7 +561,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether all sandboxes that the run waits for have ended.
+    /// Tells if all sandboxes that the run waits for have ended.
     fn is_over(&self) -> bool {
         let wanted = &self.baked.plan.ends_with;
         let over =
@@ -569,7 +570,7 @@ impl<'a> Watch<'a> {
         (if wanted.is_empty() { &all } else { wanted }).iter().all(over)
     }
 
-    /// Whether all that start with the machine run, and have booted.
+    /// Tells if all that start with the machine run, and have booted.
     fn is_steady(&self) -> bool {
         let Some(seen) = &self.last else {
             return false;
@@ -585,7 +586,7 @@ impl<'a> Watch<'a> {
 
     fn audit(&self, running: &mut Running, options: &Options) -> Result<Option<Audited>, Error> {
         let stopped = options.stop.as_ref().is_some_and(|stop| stop());
-        // What it compares are monitors' tables.
+        // It compares monitors' tables.
         let without = self.baked.plan.multikernel;
         if !options.audit
             || without
