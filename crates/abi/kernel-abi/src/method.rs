@@ -6,9 +6,9 @@ pub type Label = u64;
 methods! {
     Untyped {
         /// Make objects. 1: kind, size shifted by 8, and count (1 to 256) shifted by 16, or'ed; 2: node for the
-        /// capabilities; 3: first slot. The size is the logarithm to base 2 of a node's slots, a context's refills or
-        /// untyped memory's bytes; 12 or 21 for a frame; else 0. All slots have to be empty. May be interrupted and
-        /// begins again by itself. Answers where the first
+        /// capabilities; 3: first slot. The size of a node is 1 to 16, a power of two of slots. Others are of bytes: 9
+        /// to 12 for a context, 12 or 21 for a frame, 5 to 30 for untyped memory. All other kinds have 0. All slots
+        /// have to be empty. May be interrupted and begins again by itself. Answers where the first
     /// one lies, as an offset in the sandbox's memory.
         RETYPE = 1;
     }
