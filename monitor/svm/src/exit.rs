@@ -40,6 +40,7 @@ pub extern "C" fn handle(frame: &'static Frame) -> Next {
 fn rare(frame: &Frame) -> Outcome {
     let vmcb = svm::vmcb(frame);
     match vmcb.get(vmcb::EXIT_CODE) as u32 {
+        // Rare: the intercept goes with the guest's first CPUID in user mode (docs/decisions/0008-cpuid.md).
         exit::CPUID => cpuid::handle(frame),
         exit::IOIO => port::handle(frame, port_access(frame)),
         // SMI and INIT come from the machine, not from the guest; a doorbell may

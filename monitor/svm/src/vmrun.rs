@@ -29,6 +29,7 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     "   mov \\register, [rsp + at]",
     ".set at, at + 8",
     ".endr",
+    // It switches RAX, RSP, RIP and RFLAGS by the VMCB. An exit goes on behind it.
     "   vmrun rax",
     ".set at, 0",
     ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx",
@@ -37,6 +38,7 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     ".endr",
     "   mov rdi, rsp",
     "   call {handle}",
+    // AL is a `Next`: 0 goes on, a number above 0 begins a life, one below 0 is a memory access.
     "   test al, al",
     "   jz 3b",
     "   jns 2b",
@@ -48,6 +50,7 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     ".endr",
     "   mov rdi, rsp",
     "   call {memory}",
+    // Loaded again: the decoded instruction may have had one of them as its destination.
     ".set at, {others}",
     ".irp register, rbp, r12, r13, r14, r15",
     "   mov \\register, [rsp + at]",
@@ -60,6 +63,7 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     // Let a pending NMI in once; its handler sets this core's flag.
     ".global nmi_window",
     "nmi_window:",
+    // An NMI that came meanwhile arrives at the NOP.
     "   stgi",
     "   nop",
     "   clgi",

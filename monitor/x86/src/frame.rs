@@ -29,6 +29,7 @@ impl<S> Frame<S> {
     /// Place of a register by its number in encodings, but for RAX and RSP.
     #[inline(always)]
     pub fn place(&self, number: u8) -> &Cell<u64> {
+        // Registers of hot exits, in a match short enough to be inlined.
         match number {
             1 => &self.rcx,
             2 => &self.rdx,
@@ -56,6 +57,7 @@ impl<S> Frame<S> {
 
     /// Frame of the core that has something on its stack.
     pub fn around<T>(on_stack: &T) -> &'static Self {
+        // A stack is aligned to its size: each address on it leads to its ends.
         let base = from_ref(on_stack) as u64 & !(CORE_STACK_SIZE - 1);
         // SAFETY: the frame lies at the end of each core's stack as long as the machine runs. Its fields are cells,
         // which this core alone uses.

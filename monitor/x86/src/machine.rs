@@ -22,6 +22,7 @@ const RSP: u8 = 4;
 
 impl<S: Shell> Devices for Frame<S> {
     fn silence_lines(&self) {
+        // A constant: a monitor built without devices links nothing of this.
         if Self::has(need::DEVICES) {
             ioapic::silence(self);
         }
@@ -36,6 +37,7 @@ impl<S: Shell> X86 for Frame<S> {
     #[inline(always)]
     fn register(&self, number: u8) -> u64 {
         match number {
+            // RAX and RSP have no place in the frame that both shells share.
             RAX => S::rax(self),
             RSP => S::rsp(self),
             _ => self.place(number).get(),
@@ -58,6 +60,7 @@ impl<S: Shell> X86 for Frame<S> {
 
     fn jump(&self, rip: u64) {
         S::set_rip(self, rip);
+        // The shadow of STI or MOV SS ended with the instruction that was carried out.
         S::unshadow(self);
     }
 
@@ -141,6 +144,7 @@ impl<S: Shell> X86 for Frame<S> {
         // SAFETY: aligned, in a trapped page, in one with a register that resets the function, or in the IOAPIC's. The
         // host maps them there, writable, where mediation has a use for them.
         unsafe {
+            // By exactly that width: a register of a device may have no other.
             match size {
                 1 => u64::from(read_volatile(at as *const u8)),
                 2 => u64::from(read_volatile(at as *const u16)),
