@@ -78,8 +78,8 @@ fn vtx() -> Result<(), &'static str> {
     } else if control & vmx::VMX_OUTSIDE_SMX == 0 {
         return Err("VT-x: the firmware has locked it off (IA32_FEATURE_CONTROL bit 2)");
     }
-    // Without these registers some controls are always on, the exits of CR3 among them (SDM volume 3, A.2): each switch
-    // of a guest's page tables would be an exit.
+    // Without these registers some controls are always on (SDM volume 3, A.2). Exits of CR3 are among them, one for
+    // each switch of a guest's page tables.
     if read(vmx::BASIC) & vmx::HAS_TRUE == 0 {
         return Err("controls that may be off (IA32_VMX_BASIC bit 55)");
     }

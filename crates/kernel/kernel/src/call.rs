@@ -40,6 +40,7 @@ impl<M: Machine> Kernel<'_, M> {
         let thread = self.core.current;
         let op = self.machine.get(thread).registers.op::<M::Layout>() as u8;
         let done = match op {
+            // The commonest calls. Each way may decline, with nothing changed that the general one minds.
             _ if op == Op::Call as u8 => self.fast_call(thread),
             _ if op == Op::ReplyRecv as u8 => self.fast_reply_recv(thread),
             _ if op == Op::NbSend as u8 => self.fast_signal(thread),
@@ -50,6 +51,7 @@ impl<M: Machine> Kernel<'_, M> {
             Some(Quick::Done) => None,
             Some(Quick::Wake(wake)) => Some(wake),
             Some(Quick::Pass(passed)) => {
+                // The next thread is known, so no decision is made.
                 self.pass(thread, passed);
                 None
             }
@@ -82,6 +84,7 @@ impl<M: Machine> Kernel<'_, M> {
             reply: (op >> 32) as Address,
             info: registers.info::<M::Layout>(),
         };
+        // An error is an answer, too: the thread goes on with it.
         if let Err(status) = self.slow(thread, call) {
             self.machine.get_mut(thread).registers.answer::<M::Layout>(status.0, 0, 0);
         }
@@ -101,6 +104,8 @@ impl<M: Machine> Kernel<'_, M> {
                     // It would have no time to go on with.
                     return Err(Status::new(Code::NoContext, 0, 0));
                 }
+                // The answer stops a thread that has a slot open. Closing it is a call of the monitor, one in each
+                // entry: so this call is made again.
                 if !call.goes_on() && self.part_caller(reply) {
                     self.machine.get_mut(thread).registers.repeat::<M::Layout>();
                     return Ok(());
@@ -128,6 +133,7 @@ impl<M: Machine> Kernel<'_, M> {
         let sends = matches!(op, Op::NbSendRecv | Op::NbSendWait);
         let alone = matches!(op, Op::Wait | Op::NbSendWait);
         let until = if matches!(op, Op::Recv | Op::Wait) { call.info } else { Time::MAX };
+        // All names are looked up before the answer: an error later would leave the call half done.
         let cap = self.meeting(thread, call.first, Rights::READ)?;
         let reply = match alone || call.reply == 0 && cap.is(Kind::Notification) {
             // A reply object is of no use with a notification, and need not be named there.
@@ -200,6 +206,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn send_to(&mut self, thread: Ref<Thread>, address: Address, how: Send) -> Result<(), Status> {
         let cap = self.meeting(thread, address, Rights::WRITE)?;
         self.send(thread, cap, how)?;
+        // One that waits for a receiver has its answer when that comes.
         if self.machine.get(thread).state == crate::State::Running as u8 {
             self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
         }

@@ -129,6 +129,7 @@ impl<M: Machine> Kernel<'_, M> {
                 if moved.is(Kind::Null) {
                     return Err(Status::new(Code::NoCapability, 2, words[1]));
                 }
+                // Memory goes downwards only: a node may not lie in a node that is made of it.
                 if !tree::may_lie(&moved, depth, cap.data) {
                     return Err(Status::new(Code::Upwards, 2, cap.data));
                 }
@@ -150,10 +151,12 @@ impl<M: Machine> Kernel<'_, M> {
             label::SET_TIMEOUT => self.set_handler(root, at, Place::Timeout, words[0])?,
             label::WRITE_REGISTERS | label::START => {
                 let [ip, sp, first, second] = *words;
+                // With an address beyond it the way out of the kernel could fault, in the kernel.
                 below(ip, space::USER_END, 1)?;
                 below(sp, space::USER_END, 2)?;
                 let begins = method == label::START;
                 let nowhere = begins && self.machine.get(at).space == 0;
+                // The answer of this call would overwrite the current thread's new registers.
                 if at == self.core.current || nowhere {
                     return Err(Status::new(Code::BadState, 0, 0));
                 }
@@ -225,11 +228,14 @@ impl<M: Machine> Kernel<'_, M> {
             if offset > fits || offset % size_of::<Buffer>() as u64 != 0 {
                 return Err(Status::new(Code::OutOfRange, 4, fits));
             }
+            // The kernel reaches a buffer by its window on the sandbox's memory, and a device's registers are not in
+            // it.
             if cap.flags & Cap::DEVICE != 0 {
                 return Err(Status::new(Code::WrongKind, 3, Kind::Frame as u64));
             }
             buffer = Ref::new((cap.object << 12) + offset as u32);
         }
+        // From here on nothing fails.
         let space_root = self.machine.physical(self.machine.get(space).cap.object);
         self.keep(slot_of(at, Place::Root), Place::Root, Some(node));
         self.keep(slot_of(at, Place::Buffer), Place::Buffer, frame);
@@ -251,6 +257,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.drop_slot(slot);
         if let Some(from) = from {
             let cap = self.machine.get(from).cap;
+            // Derived: it keeps the object no longer than the capability that was given.
             let kept = Cap { flags: cap.flags & Cap::DEVICE, ..cap };
             let kept = if cap.is(Kind::Frame) { Cap { data: 0, ..kept } } else { kept };
             tree::insert(self.machine, from, slot, kept);
@@ -266,6 +273,7 @@ impl<M: Machine> Kernel<'_, M> {
     ) -> Result<(), Status> {
         let authority = root.find(self.machine, words[2], Kind::Thread, 3)?;
         let authority: Ref<Thread> = self.machine.get(authority).cap.at();
+        // The authority is a thread that the caller names: so a manager uses its own for others.
         let most = self.machine.get(authority).max_priority;
         let wrong = |argument| Err(Status::new(Code::NoAuthority, argument, u64::from(most)));
         if words[0] > u64::from(most) {
@@ -363,6 +371,7 @@ impl<M: Machine> Kernel<'_, M> {
             }
         };
         let old = self.machine.get(at).notification;
+        // One thread for each: a signal has to know which one to wake.
         if !new.is_none() && !self.machine.get(new).bound.is_none() {
             return Err(Status::new(Code::Occupied, 1, 0));
         }
@@ -416,6 +425,7 @@ impl<M: Machine> Kernel<'_, M> {
             label::CONSUMED => return Ok(self.consumed(at)),
             label::YIELD_TO => {
                 let thread = self.machine.get(at).thread;
+                // A thread that waits cannot be first among those that run.
                 let runs = |t: Ref<Thread>| self.machine.get(t).state == State::Running as u8;
                 if !thread.some().is_some_and(runs) {
                     return Err(Status::new(Code::BadState, 0, 0));
@@ -470,6 +480,7 @@ impl<M: Machine> Kernel<'_, M> {
         let slot = root.slot(self.machine, address, 1)?;
         let cap = self.machine.get(slot).cap;
         let Context { home, notification, thread, .. } = *self.machine.get(at);
+        // Taking it from a holder is the work of `UNBIND`.
         if !home.is_none() || !notification.is_none() || !thread.is_none() {
             return Err(Status::new(Code::Occupied, 0, 0));
         }
@@ -561,6 +572,7 @@ impl<M: Machine> Kernel<'_, M> {
                 check(cap, Rights::WRITE, 0)?;
                 let bytes = words.map(u64::to_le_bytes);
                 let text = bytes.as_flattened();
+                // Up to the first 0, so that a shorter text needs no length.
                 let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
                 self.machine.print(&text[..end]);
             }
@@ -587,6 +599,7 @@ impl<M: Machine> Kernel<'_, M> {
         if !matches!(bytes, 1 | 2 | 4) {
             return Err(Status::new(Code::OutOfRange, 2, 4));
         }
+        // All bytes of the access, not the first alone.
         let fits = words[0] >= u64::from(first)
             && words[0].checked_add(bytes - 1).is_some_and(|end| end <= u64::from(last));
         if !fits {
@@ -597,6 +610,7 @@ impl<M: Machine> Kernel<'_, M> {
             let value = self.machine.port_in(port, bytes as u8);
             return Ok(u64::from(value));
         }
+        // A value that does not fit is a mistake, not to be cut off silently.
         below(words[2], 1 << (8 * bytes), 3)?;
         self.machine.port_out(port, bytes as u8, words[2] as u32);
         DONE

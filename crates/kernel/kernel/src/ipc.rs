@@ -54,6 +54,7 @@ impl<M: Machine> Kernel<'_, M> {
             if how == Send::Try {
                 return Err(Status::new(Code::WouldBlock, 0, 0));
             }
+            // The capability may be gone when a receiver comes, so the thread keeps its badge and rights.
             let thread = self.machine.get_mut(from);
             thread.badge = cap.data;
             thread.flags &= !(Thread::CALLS | Thread::GRANTS);
@@ -65,6 +66,7 @@ impl<M: Machine> Kernel<'_, M> {
         let call = how == Send::Call;
         let waits = *self.machine.get(receiver);
         let passive = waits.context.is_none();
+        // Before anything changes: a refused message leaves the receiver waiting.
         self.can_take(from, call, waits.reply, passive)?;
         let held = match call && passive {
             true => self.begin_call(from, at)?,
@@ -93,6 +95,7 @@ impl<M: Machine> Kernel<'_, M> {
         let longest = self.machine.get(at).longest;
         let Thread { context, flags, .. } = *self.machine.get(from);
         let held = self.machine.get(context);
+        // A context that came through a reply object is in a call already. The limit of that holds for all of it.
         if longest == 0 || flags & Thread::FAULTS != 0 || held.is_set == 0 || !held.reply.is_none()
         {
             return Ok(Begin::Now(None));
@@ -132,6 +135,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Ok(());
         }
         let context = self.machine.get(from).context;
+        // The receiver could not run to read it.
         if !call || context.is_none() {
             return Err(Status::new(Code::NoContext, 0, 0));
         }
@@ -340,6 +344,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// The thread that waits at a reply object.
     pub(crate) fn answered(&self, reply: Ref<Reply>, argument: u8) -> Result<Ref<Thread>, Status> {
         let reply = reply.some().ok_or(Status::new(Code::NoCapability, argument, 0))?;
+        // A caller that was stopped or deleted waits no more.
         let nobody = Status::new(Code::BadState, argument, 0);
         self.machine.get(reply).caller.some().ok_or(nobody)
     }

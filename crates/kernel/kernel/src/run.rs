@@ -8,6 +8,7 @@ use bulkhead_sched::Time;
 impl<M: Machine> Kernel<'_, M> {
     /// The time of this entry.
     pub(crate) fn now(&mut self) -> Time {
+        // Read once in an entry, so that all its steps agree on the time.
         if self.core.now == 0 {
             self.core.now = self.machine.now();
         }
@@ -77,6 +78,7 @@ impl<M: Machine> Kernel<'_, M> {
     #[inline(never)]
     pub(crate) fn hand(&mut self, context: Ref<Context>, to: Ref<Thread>) {
         let from = core::mem::replace(&mut self.machine.get_mut(context).thread, to);
+        // First out of the old holder: at no time have two threads one context.
         if let Some(from) = from.some() {
             self.machine.get_mut(from).context = Ref::NONE;
         }
@@ -154,6 +156,7 @@ impl<M: Machine> Kernel<'_, M> {
         let next = running.map_or(Ref::NONE, |running| self.machine.get(running).thread);
         // Also from no thread: the one that ran before that may have been another one, or be gone.
         let before = core::mem::replace(&mut self.core.current, next);
+        // The next entry reads the clock anew.
         self.core.now = 0;
         self.trace_run();
         self.enter(before);
@@ -167,12 +170,14 @@ impl<M: Machine> Kernel<'_, M> {
         if before != current {
             self.machine.enter_thread(pointer);
         }
+        // Threads of one program share the space. A thread without one never runs.
         if space != self.core.space && space != 0 {
             self.core.space = space;
             self.machine.enter_space(space);
         }
         let vectors = flags & Thread::VECTORS != 0;
         let owner = if vectors { current } else { Ref::NONE };
+        // Only a change of the owner saves and loads them.
         if owner != self.core.vectors_of {
             self.core.vectors_of = owner;
             self.machine.use_vectors(owner.some().map(crate::vectors));
@@ -209,6 +214,7 @@ impl<M: Machine> Kernel<'_, M> {
     #[inline(never)]
     fn time_out(&mut self, context: Ref<Context>) {
         let thread = self.machine.get(context).thread;
+        // The context's thread has gone meanwhile.
         if thread.is_none() {
             return;
         }

@@ -22,12 +22,14 @@ const fn index(address: u64, level: u32) -> usize {
 pub(crate) fn begin<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
     begin_table(kernel, at);
     let (entry, index) = kernel.machine.kernel_entry();
+    // Each root has the kernel's entry: no switch of spaces takes the kernel away.
     kernel.machine.get_mut::<PageTable>(Ref::new(at)).0[index & 511] = entry;
     set_live(kernel, at, true);
 }
 
 /// Makes fresh memory an empty table.
 pub(crate) fn begin_table<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
+    // Memory is zeroed already: on most architectures that is the empty entry.
     if M::Pages::empty() != 0 {
         kernel.machine.get_mut::<PageTable>(Ref::new(at)).0 = [M::Pages::empty(); 512];
     }
@@ -36,6 +38,7 @@ pub(crate) fn begin_table<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
 /// Ends a space: its mappings are gone.
 pub(crate) fn end<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) -> bool {
     set_live(kernel, at, false);
+    // The processor must not walk tables that are other memory soon.
     if kernel.core.space == kernel.machine.physical(at) {
         kernel.core.space = kernel.core.own_space;
         kernel.machine.enter_space(kernel.core.own_space);
@@ -102,6 +105,7 @@ pub(crate) fn set_link<M: Machine>(kernel: &mut Kernel<'_, M>, at: Ref<Link>, th
         false => M::Pages::empty(),
     };
     kernel.machine.get_mut(above).0[index(address, 1)] = entry;
+    // All translations of the space: a slot has up to 512 pages.
     if !there && kernel.core.space == kernel.machine.physical(space) {
         let root = kernel.core.space;
         kernel.machine.enter_space(root);
@@ -132,9 +136,11 @@ pub(crate) fn map_frame<M: Machine>(
 ) -> Result<(), Status> {
     let cap = kernel.machine.get(slot).cap;
     let rights = rights.masked(cap.rights());
+    // A page format need not know pages that cannot be read.
     if !rights.has(Rights::READ) {
         return Err(Status::new(Code::NoRight, 3, u64::from(Rights::READ.0)));
     }
+    // No program can change its code, whatever it is talked into.
     if rights.has(Rights::WRITE.and(Rights::EXECUTE)) {
         return Err(Status::new(Code::WriteExecute, 3, 0));
     }
@@ -142,6 +148,7 @@ pub(crate) fn map_frame<M: Machine>(
     if address % size != 0 || address >= USER_END || USER_END - address < size {
         return Err(Status::new(Code::OutOfRange, 2, USER_END - size));
     }
+    // One mapping for each capability, so that its end finds it.
     if frame_entry(kernel, &cap).is_some() {
         return Err(Status::new(Code::Occupied, 0, 0));
     }

@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering;
 pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     // It is still pending: take it. One that comes later causes an exit again.
     m.hear();
+    // Cleared before the look: an NMI during it sets the flag again.
     m.local().doorbell.set(0);
     let nmi = match signal::receive(m, cause) {
         Ok(nmi) => nmi,
@@ -63,6 +64,7 @@ fn requested<M: Monitor>(m: &M, runs: bool) -> u64 {
     }
     let config = m.config();
     let from = |sender: u32| {
+        // The sender's page is another monitor's, so the word in it is a claim.
         let request = m.mailbox(sender).request.get(config.sandbox as usize)?;
         let done = m.mailbox(config.sandbox).done.get(sender as usize)?;
         let request = mail::take(request, done)?;
@@ -91,13 +93,16 @@ pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
         return BAD_ARGUMENT;
     };
     let starts = config.rights.over(CONTROL_START) >> (to & 31) & 1 != 0;
+    // A request that changes nothing is answered here and costs the receiver nothing.
     let state = m.mailbox(to).status.load(Ordering::Acquire) as u8;
     match mail::effect(what, u32::from(state), starts) {
         Effect::Answer(answer) if M::enforced("control-change") => return answer,
         _ => {}
     }
+    // Microseconds in ticks of the TSC.
     let pace = u64::from(every).wrapping_mul(m.clock().tsc_hz) / 1_000_000;
     let pace = if M::enforced("control-rate") { pace } else { 0 };
+    // The ring comes behind the request, which the receiver then sees.
     if mail::post(&Way { request, done, token }, what, m.now(), pace) {
         signal::ring(m, to, id);
         return OK;
@@ -131,6 +136,8 @@ pub fn ring_bell<M: Monitor>(m: &M, number: u32) -> bool {
     let (Some(bell), Some(rung)) = (m.bells().get(number as usize), rung) else { return false };
     if bell::admit(rung, m.word(bell.armed)) {
         let aimed = || m.word(bell.aim).load(Ordering::Acquire);
+        // A guest that chooses its vector has told its own monitor, which has written it down. It is checked here: no
+        // word of another monitor's is sent unseen.
         let message = if bell.aim == 0 { bell.icr } else { aimed() };
         if M::is_aim(&bell.cores, message) {
             m.send(message);
@@ -152,6 +159,7 @@ pub fn bury<M: Monitor>(m: &M) {
     if !M::has(need::CHANNELS) {
         return;
     }
+    // First the last words, then the rings: a woken receiver finds them.
     m.ends().iter().for_each(|end| bury_end(m, end));
     (0..m.config().bells.len).for_each(|number| {
         ring_bell(m, number);
