@@ -278,6 +278,7 @@ impl Machine for X86Machine {
 
     /// A script instead of a driver: the host knows the register that masks a device, and the kernel only writes it.
     fn play(&mut self, script: u32) {
+        // An interrupt without a mask, such as an edge.
         if script == 0 {
             return;
         }
@@ -332,6 +333,7 @@ fn call(number: u64, first: u64, rest: [u64; 3]) -> u64 {
     // SAFETY: no call touches the kernel's memory or a register other than RAX. Calls about slots take away and zero
     // memory that only programs see, and no program looks at it while the kernel asks.
     unsafe {
+        // Each vendor's instruction is undefined on the other one's processors.
         if INTEL.load(Ordering::Relaxed) {
             asm!("vmcall", inlateout("rax") number => answer, in("rdi") first,
                 in("rsi") rest[0], in("rdx") rest[1], in("r8") rest[2], options(nostack));
@@ -392,6 +394,7 @@ pub fn exit(code: u32) -> ! {
     if report::is_ours() {
         report::end(code);
     } else if PORT.load(Ordering::Relaxed) == 0 {
+        // A serial port as console means that there is no monitor to call: the bare machine of a measurement.
         call(hypercall::EXIT, u64::from(code), [0; 3]);
     }
     loop {

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 /// True if there is no monitor.
 static OURS: AtomicBool = AtomicBool::new(false);
 
+/// The pages of a monitor's report, with its layout, so that the host has one reader for both.
 const SANDBOX: *mut Report = (WINDOW + REPORT as u64) as *mut Report;
 const CORE: *mut CoreReport = (WINDOW + REPORT as u64 + size(0)) as *mut CoreReport;
 
@@ -31,6 +32,7 @@ pub fn is_ours() -> bool {
 pub fn begin() {
     OURS.store(true, Ordering::Relaxed);
     let now = rdtsc();
+    // Nothing was played here: the boot code did that before.
     set!(SANDBOX.begin_tsc, now);
     set!(SANDBOX.played_tsc, now);
     set!(SANDBOX.launch_tsc, now);
@@ -38,6 +40,7 @@ pub fn begin() {
 }
 
 fn state(state: State) {
+    // The time first: a reader that sees the new state finds its time.
     set!(SANDBOX.state_tsc, rdtsc());
     set!(SANDBOX.state, state as u32);
 }
@@ -62,6 +65,7 @@ pub fn print(text: &[u8]) {
         // SAFETY: as `set`; the index is below the ring's size.
         unsafe {
             let written = addr_of_mut!((*CORE).console_written);
+            // The number of bytes ever written: a reader sees from it how much the ring has lost.
             let at = read_volatile(written);
             let place = addr_of_mut!((*CORE).console).cast::<u8>().add(at as usize % CONSOLE);
             write_volatile(place, *byte);

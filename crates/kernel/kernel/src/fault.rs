@@ -23,6 +23,7 @@ impl<M: Machine> Kernel<'_, M> {
         if thread.is_none() {
             return;
         }
+        // It is on its way out already: this exception is its next step.
         if self.machine.get(thread).flags & Thread::ENDS != 0 {
             self.ends(thread);
             return self.decide();
@@ -42,6 +43,7 @@ impl<M: Machine> Kernel<'_, M> {
             line.hex(" (", error.into()).hex(") at ", registers.ip::<M::Layout>());
             line.hex(", address ", address).text("; it has no fault handler, and is stopped");
             self.machine.print(line.end());
+            // Its instruction is kept: `ends` puts another one there until all slots are closed.
             self.machine.get_mut(thread).raised_at = registers.ip::<M::Layout>();
             self.ends(thread);
         }
@@ -78,6 +80,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let Thread { state, slots, number, .. } = *self.machine.get(thread);
         let handled = slots[Place::Timeout as usize - 1].cap.is(Kind::Endpoint);
+        // A thread that waits, or has given the rest up, has lost nothing.
         let handled = handled && state == State::Running as u8 && !given_up;
         self.trace(|_| Event::Over {
             thread: thread.at(),
@@ -139,6 +142,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         told.flags |= Thread::FAULTS;
         let [a, b, c, d] = words;
+        // Beside its registers, which it needs unchanged to go on.
         told.fault = [Info::new(label, words.len()).0, a, b, c, d];
         let told = self.send(thread, cap, crate::ipc::Send::Call).is_ok();
         if !told {
@@ -155,6 +159,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.carry(from, caller, 0, true);
             return true;
         }
+        // An answer to a fault carries nothing: only its label counts.
         self.machine.get_mut(caller).flags &= !Thread::FAULTS;
         Info(self.machine.get(from).registers.info::<M::Layout>()).label() == 0
     }

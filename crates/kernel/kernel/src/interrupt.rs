@@ -28,6 +28,7 @@ impl<M: Machine> Kernel<'_, M> {
         let interrupt = self.machine.get_mut(at);
         let Interrupt { state, mask, rests, .. } = *interrupt;
         let (cap, vector) = (interrupt.slot.cap, interrupt.vector);
+        // The first one since the acknowledgement.
         if state == 0 {
             interrupt.state = Interrupt::CAME;
         } else if state == Interrupt::CAME {

@@ -446,9 +446,11 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Checks if a thread may wait until a time, instead of for ever: a time in the past polls.
     fn check_deadline(&mut self, thread: Ref<Thread>, until: Time) -> Result<(), Status> {
+        // A deadline that is past asks to look only.
         if until <= self.now() {
             return Err(Status::new(Code::TimedOut, 0, 0));
         }
+        // The alarm lies with the context, and borrowed time goes back while the thread waits.
         match self.is_borrowed(thread) || self.machine.get(thread).context.is_none() {
             true => Err(Status::new(Code::NoContext, 1, 0)),
             false => Ok(()),
@@ -503,6 +505,7 @@ impl<M: Machine> Kernel<'_, M> {
             let receives = |t: &Ref<Thread>| self.machine.get(*t).state == State::Receiving as u8;
             bound.some().filter(receives)
         });
+        // The bits stay for the next thread that asks.
         let Some(receiver) = receiver else { return };
         if self.lend(at, receiver) {
             self.take_bits(receiver, at);
@@ -605,6 +608,7 @@ impl<M: Machine> Kernel<'_, M> {
         };
         let info = info.of_a_message();
         let target = self.machine.get(to).buffer;
+        // Unless both sides have a buffer, the message is cut to the registers.
         let both = !source.is_none() && !target.is_none();
         let mut info = if both { info } else { info.within_registers() };
         if info.words() > REGISTER_WORDS {
@@ -614,6 +618,7 @@ impl<M: Machine> Kernel<'_, M> {
                 self.machine.get_mut(target).words[n % BUFFER_WORDS] = word;
             }
         }
+        // The message arrives without it: its receiver sees that by the form.
         if info.has_cap() && !(grants && self.carry_cap(from, to)) {
             info = info.without_cap();
         }
@@ -627,6 +632,7 @@ impl<M: Machine> Kernel<'_, M> {
         let sender = self.machine.get(from).buffer;
         let receiver = self.machine.get(to).buffer;
         let (Some(sender), Some(receiver)) = (sender.some(), receiver.some()) else { return false };
+        // The buffers are the programs' memory: each word is read once.
         let given = self.machine.get(sender).cap as Address;
         let place = self.machine.get(receiver).receive as Address;
         let given = Root::of(self.machine, from).slot(self.machine, given.into(), 0);

@@ -50,12 +50,14 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A call after which the sandbox has the slot, if the monitor says so.
     fn open(&mut self, slot: Ref<Slot>, [call, first, second]: [u64; 3]) -> u64 {
+        // First the monitor, then the program: what is shown is always the sandbox's.
         let answer = self.machine.ask(call, first, second);
         if answer != OK {
             return answer;
         }
         let (at, thread) = (self.machine.get(slot).cap.at::<Link>(), self.core.current);
         let link = self.machine.get_mut(at);
+        // The thread is noted, since the slot is closed with it.
         (link.open, link.thread) = (1, thread);
         link.uses += 1;
         let uses = link.uses;
@@ -68,6 +70,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn close(&mut self, at: Ref<Link>) -> u64 {
+        // In this order a program's late access is its own exception, not the sandbox's end.
         space::set_link(self, at, false);
         let number = self.machine.get(at).number;
         let answer = self.machine.ask(CLOSE, number.into(), 0);
@@ -82,6 +85,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// A capability goes: the use that began by it is over.
     pub(crate) fn end_use(&mut self, cap: &Cap) {
         let Link { open, uses, .. } = *self.machine.get(cap.at());
+        // Another capability of the link may have begun the present use.
         if open != 0 && cap.data == uses {
             self.close(cap.at());
         }

@@ -38,6 +38,7 @@ impl Root {
     #[inline(never)]
     fn far<M: Machine>(self, m: &M, address: u64) -> Ref<Slot> {
         let (node, index) = (address >> 16, (address & 0xFFFF) as u32);
+        // One level of nodes: a lookup takes two steps at most.
         if node == 0 || node >= u64::from(self.slots) {
             return Ref::NONE;
         }
@@ -52,6 +53,7 @@ impl Root {
 
     /// The node that a capability reaches.
     pub fn node(cap: &Cap) -> Option<Self> {
+        // A node that is being emptied takes nothing in, or its deletion might not end.
         let usable = cap.is(Kind::Node) && cap.flags & Cap::DYING == 0;
         usable.then(|| Self { first: cap.at(), slots: 1 << cap.bits })
     }

@@ -107,6 +107,7 @@ pub fn leaf<M: Machine>(m: &mut M, slot: Ref<Slot>) -> Option<Ref<Slot>> {
         if !(cap.is(Kind::Node) && cap.is_original()) {
             return Some(at);
         }
+        // From here on no capability gets into the node.
         m.get_mut(at).cap.flags |= Cap::DYING;
         match content(m, &cap) {
             Content::Slot(inner) => at = inner,
@@ -132,6 +133,7 @@ fn content<M: Machine>(m: &mut M, node: &Cap) -> Content {
     let slots = 1u32 << node.bits;
     let from = m.get(first).cursor;
     for n in from..slots.min(from + LOOK) {
+        // The cursor stays at it: more may have to go before it is empty.
         if m.get(first.nth(n)).cap.kind != 0 {
             m.get_mut(first).cursor = n;
             return Content::Slot(first.nth(n));

@@ -12,9 +12,11 @@ use bulkhead_monitor_abi_x86::{icr, msr, vmcb};
 #[inline(always)]
 pub fn handle<M: X86>(m: &M, write: bool) -> Outcome {
     let register = m.register(RCX) as u32;
+    // The upper halves of RAX, RCX and RDX do not count (APM volume 3, WRMSR).
     let value = m.register(RDX) << 32 | m.register(RAX) & 0xFFFF_FFFF;
     if write && register == msr::X2APIC_ICR {
         // The ordinary interrupt: a fixed one to one core of the sandbox.
+        // The hot case stays inline.
         if icr::is_ordinary(&m.config().own, value) {
             m.wrmsr(msr::X2APIC_ICR, value);
             return Outcome::skip(Cause::Ipi, TWO_BYTES);

@@ -65,7 +65,9 @@ fn configure<M: X86>(
     write: Option<u32>,
 ) -> Option<Result<u32, Denied>> {
     match m.functions().iter().find(|f| f.bdf == bdf) {
+        // Alone: a step may take several accesses, and a reset moves BARs meanwhile.
         Some(function) => alone(m, || bulkhead_pci::config(&Pci(m), function, offset, size, write)),
+        // A kernel probes for functions by reading, so that leaves no record.
         None if write.is_none() => Some(Ok(u32::MAX)),
         None => Some(Err(Denied)),
     }
@@ -81,6 +83,7 @@ pub fn answers_port<M: X86>(m: &M, port: u32, size: u8) -> bool {
 /// register in configuration space. `None` as for [`access`].
 pub fn port<M: X86>(m: &M, port: u32, size: u8, write: Option<u32>) -> Option<Result<u32, u64>> {
     const ENABLE: u32 = 1 << 31;
+    // One latch for the sandbox, as the machine has one: guests take turns by a lock of their own.
     let register = &m.shared(0).latches[LATCH];
     let latched = register.load(Ordering::Relaxed);
     if port == ADDRESS_PORT {
@@ -89,6 +92,7 @@ pub fn port<M: X86>(m: &M, port: u32, size: u8, write: Option<u32>) -> Option<Re
         }
         return Some(Ok(latched));
     }
+    // Without the enable bit the data window decodes nothing (PCI 3.0, 3.2.2.3.2).
     if latched & ENABLE == 0 {
         return Some(Ok(u32::MAX));
     }

@@ -35,12 +35,14 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
             _ => {}
         }
     }
+    // A port below wraps to a number without a doorbell.
     if !read && !string && mail::ring_bell(m, port.wrapping_sub(u32::from(BELL_PORT))) {
         return Outcome::skip(Cause::Ring, length);
     }
     if port == u32::from(CALL_PORT) && read && !string && size == 4 {
         return hypercall::decided(m, rax, length);
     }
+    // OUTS has its data in memory, which is not read: its record has what RAX held.
     let write = (!read).then_some(rax & 0xFFFF_FFFF);
     let absent = Outcome::skip(Cause::Denied, length);
     if let Some(answer) = if string { None } else { device(m, port, size, write) } {
@@ -54,6 +56,7 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
             None => Outcome::resume(Cause::Config),
         };
     }
+    // Absent ports of a kernel's usual probes are quiet; every other one leaves a record.
     let Some(value) = Quiet::find(m.quiets(m.config().ports), port) else {
         let condition = if read { Condition::PortRead } else { Condition::PortWrite };
         let denied = deny(m, condition, u64::from(port), write.unwrap_or(0), absent);
