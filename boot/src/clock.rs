@@ -105,7 +105,7 @@ pub fn measure(port: u16) -> Measured {
     }
 }
 
-/// The nearest multiple of [`STEP`] where the measurement (good to 100 ppm) fits it.
+/// Returns the nearest multiple of [`STEP`] where the measurement (good to 100 ppm) fits it.
 fn round(hz: u64) -> u64 {
     let near = (hz + STEP / 2) / STEP * STEP;
     // A rate beyond 200 ppm of a multiple is no rounding error but another clock.

@@ -155,7 +155,7 @@ impl BootMachine for Pc {
 /// TSC ticks to wait for a core: a tenth of a second or so.
 const ARRIVAL: u64 = 300_000_000;
 
-/// Nothing more can be done: the error is on the console and in the report.
+/// Sleeps for good: the error is on the console and in the report.
 pub fn give_up() -> ! {
     loop {
         // SAFETY: sleeps for good.

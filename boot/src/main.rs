@@ -49,7 +49,7 @@ pub enum Stop {
     Manifest(Error),
 }
 
-/// Called by [`entry`] on the first core with what the loader left in EAX and EBX.
+/// Boots. [`entry`] calls it on the first core, with the loader's words in EAX and EBX.
 extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
     // A damaged address must at least be one that can be read.
     let nothing = Header {
@@ -126,7 +126,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     }
 }
 
-/// The sandboxes after the header, if that many fit.
+/// Returns the sandboxes after the header, if that many fit.
 fn sandboxes(header: &Header) -> Result<&[Sandbox], Stop> {
     let count = header.sandboxes as usize;
     let bytes = size_of::<Header>() + count * size_of::<Sandbox>();
@@ -142,7 +142,7 @@ fn sandboxes(header: &Header) -> Result<&[Sandbox], Stop> {
     Ok(unsafe { core::slice::from_raw_parts((header as *const Header).add(1).cast(), count) })
 }
 
-/// The steps after the sandboxes, if that many fit.
+/// Returns the steps after the sandboxes, if that many fit.
 fn config_ops<'a>(header: &'a Header, sandboxes: &[Sandbox]) -> Result<&'a [ConfigOp], Stop> {
     let before = size_of::<Header>() + size_of_val(sandboxes);
     let count = header.config_ops as usize;
@@ -157,7 +157,7 @@ fn config_ops<'a>(header: &'a Header, sandboxes: &[Sandbox]) -> Result<&'a [Conf
     })
 }
 
-/// The boot code's launch record, if it lies in the sealed part.
+/// Returns the boot code's launch record, if it lies in the sealed part.
 fn record(header: &Header) -> Result<&[Op], Stop> {
     let (sealed, Range { start, len }) = (header as *const Header as u64, header.launch);
     // Wraps below the sealed part, so one comparison has both ends.

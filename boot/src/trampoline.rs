@@ -137,7 +137,7 @@ fn slots() -> *mut Slot {
     (TRAMPOLINE_PA + TABLE) as *mut Slot
 }
 
-/// Where a label of the code lies in the page.
+/// Finds where a label of the code lies in the page.
 fn at(label: *const u8) -> u64 {
     TRAMPOLINE_PA + (label as u64 - &raw const trampoline as u64)
 }
@@ -182,8 +182,7 @@ pub fn has_arrived(slot: usize) -> bool {
     unsafe { (&raw const (*slots().add(slot.min(SLOTS - 1))).arrived).read_volatile() == 1 }
 }
 
-/// The boot core goes into its monitor. The page is mapped there too, so it can
-/// change the tables under itself.
+/// Takes the boot core into its monitor. The page is mapped there too, so it can change the tables under itself.
 pub fn leave(start: CoreStart) -> ! {
     // SAFETY: `start` was verified to be this core's monitor; no boot code runs after this.
     unsafe {
@@ -192,7 +191,7 @@ pub fn leave(start: CoreStart) -> ! {
     }
 }
 
-/// The boot core has no sandbox: it sleeps in the page for good.
+/// Lets a boot core without a sandbox sleep in the page for good.
 pub fn rest() -> ! {
     // SAFETY: that code halts with interrupts off.
     unsafe {

@@ -57,8 +57,8 @@ pub fn pack(guest: &Guest) -> Vec<u8> {
     out
 }
 
-/// A machine that runs a sandbox's guest alone, on as many cores as the sandbox has. It has the PCI functions of
-/// `description` that the sandbox owns, at their addresses, and files behind drives by name. Its serial ports go to
+/// Returns a machine that runs a sandbox's guest alone, on as many cores as the sandbox has. It has the PCI functions
+/// of `description` that the sandbox owns, at their addresses, and files behind drives by name. Its serial ports go to
 /// files. Cores must have the x2APIC IDs from 0 on. Memory must start at 0 and end below the loader. Functions are
 /// those on bus 0. Linux reaches them by 0xCF8 and 0xCFC: its tables name the sandbox's ECAM, which is not there.
 pub fn machine(
@@ -148,7 +148,7 @@ fn devices(arguments: &[String], owned: &[String]) -> Vec<String> {
     kept
 }
 
-/// A sandbox of this shape that no manifest describes: RAM from 0, COM2.
+/// Returns a sandbox of this shape that no manifest describes: RAM from 0, COM2.
 #[must_use]
 pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbox {
     Sandbox {

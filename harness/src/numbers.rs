@@ -7,7 +7,7 @@ use crate::rows::{Row, Rows};
 use crate::{Failure, build};
 use std::path::PathBuf;
 
-/// The page.
+/// Returns the page.
 fn file() -> PathBuf {
     build::root().join("docs/numbers.md")
 }
@@ -35,7 +35,7 @@ pub fn compare(rows: &Rows, write: bool) -> Result<Compared, Failure> {
     Ok(compared)
 }
 
-/// Value of a row in the page.
+/// Returns the value of a row in the page.
 ///
 /// # Errors
 /// The page cannot be read, or has no such row.
@@ -47,7 +47,7 @@ pub fn said(name: &str) -> Result<f64, Failure> {
     Ok(value.ok_or_else(|| format!("docs/numbers.md has no value of {name}"))?)
 }
 
-/// The cells of a line of a table.
+/// Returns the cells of a line of a table.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let inside = line.strip_prefix('|')?.strip_suffix('|')?;
     Some(inside.split('|').map(str::trim).collect())
@@ -111,7 +111,7 @@ fn cell(what: &str, old: &str, row: &Row) -> String {
     }
 }
 
-/// A number with three digits behind the point, and commas between thousands.
+/// Returns a number with three digits behind the point, and commas between thousands.
 fn number(value: f64) -> String {
     let rounded = format!("{value:.3}");
     let (whole, rest) = rounded.split_once('.').unwrap_or((&rounded, ""));

@@ -43,7 +43,7 @@ impl Axis {
         }
     }
 
-    /// The numbers beside it, and where they stand.
+    /// Returns the numbers beside it, and where they stand.
     fn numbers(&self) -> impl Iterator<Item = (f64, String)> {
         (0..=self.parts).map(|n| {
             let part = f64::from(n) / f64::from(self.parts);
@@ -137,7 +137,7 @@ const PLOTS: [Plot; 4] = [
     },
 ];
 
-/// The numbers behind a prefix, and what of each row is wanted.
+/// Returns the numbers behind a prefix, and what of each row is wanted.
 fn points(
     rows: &Rows,
     prefix: &str,
@@ -164,7 +164,7 @@ impl Plot {
         (MARGIN.0 + x * width, SIZE.1 - MARGIN.1 - y * height)
     }
 
-    /// The line that a series should keep to, where it has one of its own.
+    /// Returns the line that a series should keep to, where it has one of its own.
     fn baseline(&self, rows: &Rows, prefix: &str, colour: &str) -> String {
         if !matches!(self.line, Line::Baselines(_)) {
             return String::new();
@@ -178,7 +178,7 @@ impl Plot {
         )
     }
 
-    /// The file's text, if each series has points.
+    /// Returns the file's text, if each series has points.
     fn draw(&self, rows: &Rows) -> Option<String> {
         let of = |(prefix, _): &(&str, _)| points(rows, prefix, self.unit, |row| Some(row.value));
         let series: Vec<_> = self.series.iter().map(of).collect();

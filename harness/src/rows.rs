@@ -44,7 +44,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A figure that stands alone; lower is better.
+    /// Returns a figure that stands alone; lower is better.
     #[must_use]
     pub fn new(name: &str, unit: &str, value: f64) -> Self {
         let (name, unit) = (name.to_owned(), unit.to_owned());
@@ -126,7 +126,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The rows as a table.
+    /// Returns the rows as a table.
     #[must_use]
     pub fn table(&self) -> String {
         let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(6);

@@ -67,7 +67,7 @@ static FACTS: Cell = Cell(UnsafeCell::new(Facts {
 }));
 
 impl X86Machine {
-    /// The machine.
+    /// Returns the machine.
     ///
     /// # Safety
     /// No other reference to it exists: each entry asks for it once.
@@ -77,14 +77,14 @@ impl X86Machine {
         unsafe { core::ptr::NonNull::dangling().as_mut() }
     }
 
-    /// Its facts.
+    /// Returns its facts.
     #[inline(always)]
     pub fn facts(&self) -> &Facts {
         // SAFETY: there is one machine, and its holder has these facts; a change of them takes `&mut self`.
         unsafe { &*FACTS.0.get() }
     }
 
-    /// Its facts, to be changed.
+    /// Returns its facts, to be changed.
     #[inline(always)]
     pub fn facts_mut(&mut self) -> &mut Facts {
         // SAFETY: there is one machine, and `&mut self` is the only way to its facts.
@@ -92,13 +92,14 @@ impl X86Machine {
     }
 }
 
-/// `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC alone fills 64 in the end.
+/// Computes `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC alone fills 64 in the
+/// end.
 #[inline(always)]
 fn scale(value: u64, factor: u64) -> u64 {
     ((u128::from(value) * u128::from(factor)) >> 32) as u64
 }
 
-/// The address of an offset: the kernel sees the sandbox's memory through one window.
+/// Returns the address of an offset: the kernel sees the sandbox's memory through one window.
 #[inline(always)]
 fn address(at: u32) -> u64 {
     WINDOW + u64::from(at)

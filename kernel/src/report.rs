@@ -23,12 +23,12 @@ macro_rules! set {
     };
 }
 
-/// True if the kernel has to write it.
+/// Tells if the kernel has to write it.
 pub fn is_ours() -> bool {
     OURS.load(Ordering::Relaxed)
 }
 
-/// The kernel runs, without a monitor.
+/// Begins the report of a kernel without a monitor.
 pub fn begin() {
     OURS.store(true, Ordering::Relaxed);
     let now = rdtsc();
@@ -45,12 +45,12 @@ fn state(state: State) {
     set!(SANDBOX.state, state as u32);
 }
 
-/// Steady state begins.
+/// Begins the steady state.
 pub fn steady() {
     set!(CORE.steady_tsc, rdtsc());
 }
 
-/// The kernel ends.
+/// Reports the kernel's end.
 pub fn end(code: u32) {
     set!(SANDBOX.exit_code, code);
     state(State::Exited);

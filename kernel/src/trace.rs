@@ -38,7 +38,7 @@ impl Trace {
         }
     }
 
-    /// True if there is a ring.
+    /// Tells if there is a ring.
     #[inline(always)]
     pub const fn is_on(&self) -> bool {
         self.records != 0

@@ -35,7 +35,7 @@ pub extern "C" fn handle(frame: &'static Frame) -> Next {
     carry_out(frame, outcome)
 }
 
-/// Everything but the two hot causes, out of their way: no register is saved for it there.
+/// Handles everything but the two hot causes, out of their way: no register is saved for it there.
 #[inline(never)]
 fn rare(frame: &Frame) -> Outcome {
     let vmcb = svm::vmcb(frame);

@@ -14,7 +14,7 @@ use core::cell::Cell;
 pub struct Vmcb([Cell<u64>; 512]);
 
 impl Vmcb {
-    /// The word at a byte offset that is a multiple of 8.
+    /// Returns the word at a byte offset that is a multiple of 8.
     #[inline(always)]
     pub fn get(&self, offset: u16) -> u64 {
         self.0[offset as usize / 8 % 512].get()
@@ -33,7 +33,7 @@ pub struct Svm;
 /// Frame of a core.
 pub type Frame = bulkhead_monitor_shell::Frame<Svm>;
 
-/// VMCB of a core.
+/// Returns the VMCB of a core.
 #[inline(always)]
 pub fn vmcb(frame: &Frame) -> &Vmcb {
     // SAFETY: the host maps this core's VMCB there, writable; only this core
@@ -104,7 +104,7 @@ impl Shell for Svm {
         vmcb(frame).set(vmcb::EVENT_INJ, vmcb::event(vector));
     }
 
-    /// All translations where a processor cannot flush by ASID (APM 15.16.1).
+    /// Flushes by ASID, or all translations where a processor cannot do that (APM 15.16.1).
     fn flush(frame: &Frame) {
         const FLUSH_BY_ASID: u32 = 1 << 6;
         let vmcb = vmcb(frame);

@@ -25,14 +25,14 @@ struct State {
     shared: Shared,
 }
 
-/// The configuration.
+/// Returns the configuration.
 #[inline(always)]
 pub fn config() -> &'static Config {
     // SAFETY: the host maps it there, read-only for every program.
     unsafe { &*(CONFIG_VA as *const Config) }
 }
 
-/// A part of the configuration.
+/// Returns a part of the configuration.
 pub fn slice<T>(part: Slice) -> &'static [T] {
     // SAFETY: the host placed `len` elements of the type that the field's
     // documentation names at that offset, in the read-only configuration.
@@ -140,8 +140,8 @@ impl<S: Shell> Layout for Frame<S> {
         }
     }
 
-    /// A build for the mutation gate has `BULKHEAD_MUTANTS` set. It leaves out the rule that its word names, so that
-    /// the attack named after the rule succeeds.
+    /// Tells if a rule is enforced. A build for the mutation gate has `BULKHEAD_MUTANTS` set. It leaves out the rule
+    /// that its word names, so that the attack named after the rule succeeds.
     #[inline(always)]
     fn enforced(rule: &str) -> bool {
         #[unsafe(link_section = ".rodata.mutant")]

@@ -217,9 +217,8 @@ impl BootReport {
 /// `"BHBOOTED"`.
 pub const BOOT_MAGIC: u64 = u64::from_le_bytes(*b"BHBOOTED");
 
-/// Checksum of the sealed part: a sum and a sum of sums over 64-bit words
-/// (Fletcher's), so that a swapped or a changed word shows. It guards against
-/// accidents, not against forgery.
+/// Returns the checksum of the sealed part: a sum and a sum of sums over 64-bit words (Fletcher's). So a swapped or a
+/// changed word shows. It guards against accidents, not against forgery.
 #[must_use]
 pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     let (mut sum, mut sums) = (0u64, 0u64);

@@ -36,7 +36,7 @@ macro_rules! numbered {
                 },)*
             ];
 
-            /// The one of a number.
+            /// Returns the one of a number.
             #[must_use]
             pub const fn new(number: u8) -> Option<Self> {
                 Some(match number {

@@ -58,19 +58,19 @@ impl Status {
     /// It was done.
     pub const OK: Self = Self(0);
 
-    /// An error with its argument and detail (48 bits of it).
+    /// Returns an error with its argument and detail (48 bits of it).
     #[must_use]
     pub const fn new(code: Code, argument: u8, detail: u64) -> Self {
         Self(code as u64 | (argument as u64) << 8 | detail << 16)
     }
 
-    /// The code; `None` for a number that is none.
+    /// Returns the code; `None` for a number that is none.
     #[must_use]
     pub const fn code(self) -> Option<Code> {
         Code::new(self.0 as u8)
     }
 
-    /// Which argument is meant.
+    /// Tells which argument is meant.
     #[must_use]
     pub const fn argument(self) -> u8 {
         (self.0 >> 8) as u8

@@ -246,7 +246,7 @@ ids! {
     KERNEL_DEVICE = 0x095 "kernel.interrupt_entry";
 }
 
-/// The bytes of a marker.
+/// Returns the bytes of a marker.
 #[must_use]
 pub const fn encode(code: u16) -> [u8; LENGTH] {
     let [c0, c1] = code.to_le_bytes();
@@ -254,7 +254,7 @@ pub const fn encode(code: u16) -> [u8; LENGTH] {
     [OPCODE[0], OPCODE[1], OPCODE[2], OPCODE[3], c0, c1, s0, s1]
 }
 
-/// The code, if these bytes are a marker.
+/// Returns the code, if these bytes are a marker.
 #[must_use]
 pub fn decode(instruction: &[u8]) -> Option<u16> {
     let bytes: [u8; LENGTH] = instruction.try_into().ok()?;
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    /// The C header, as it must be.
+    /// Returns the C header, as it must be.
     fn header() -> String {
         let mut text = String::from(
             "/* Markers for the measuring plugin: see crates/abi/layout/src/marker.rs, from which a\n * test derives this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_MARKER_H\n#define BULKHEAD_MARKER_H\n\n",

@@ -39,7 +39,8 @@ pub fn contains(own: &Ids, id: u32) -> bool {
     own.get(id as usize / 64).is_some_and(|w| w >> (id % 64) & 1 != 0)
 }
 
-/// The number of an entry for a vector on a core. The table has 256 entries for each own core, by ascending IDs.
+/// Returns the number of an entry for a vector on a core. The table has 256 entries for each own core, by ascending
+/// IDs.
 #[must_use]
 pub fn remapped(own: &Ids, core: u32, vector: u8) -> u32 {
     let below = |(n, word): (u32, &u64)| {
@@ -56,7 +57,7 @@ fn contains_logical(own: &Ids, destination: u32) -> bool {
     own.get(cluster as usize / 4).is_some_and(|w| cores & !(w >> (cluster % 4 * 16)) == 0)
 }
 
-/// The ordinary case: a fixed interrupt to one own core by physical ID.
+/// Tells if this is the ordinary case: a fixed interrupt to one own core by physical ID.
 #[inline(always)]
 #[must_use]
 pub fn is_ordinary(own: &Ids, icr: u64) -> bool {
@@ -101,7 +102,7 @@ pub fn decide(own: &Ids, icr: u64) -> Ipi {
 /// A masked LVT entry.
 pub const MASKED: u64 = 1 << 16;
 
-/// The value that an LVT write stores: vector, mask, and for the timer its mode.
+/// Returns the value that an LVT write stores: vector, mask, and for the timer its mode.
 /// Delivery modes other than fixed (SMI, NMI, INIT, ExtINT) are masked, because
 /// the lines behind them are not the guest's. Reserved bits are dropped: the
 /// monitor would fault on them.

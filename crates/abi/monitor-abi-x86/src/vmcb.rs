@@ -91,7 +91,7 @@ pub const UD: u8 = 6;
 /// Vector of #GP.
 pub const GP: u8 = 13;
 
-/// True if the handler of an exception expects an error code (APM 8.2): #DF, #TS, #NP, #SS, #GP, #PF, #AC, #CP.
+/// Tells if the handler of an exception expects an error code (APM 8.2): #DF, #TS, #NP, #SS, #GP, #PF, #AC, #CP.
 #[must_use]
 pub const fn has_error_code(vector: u8) -> bool {
     const WITH_ERROR: u32 = 1 << 8 | 0b1_1111 << 10 | 1 << 17 | 1 << 21;

@@ -106,7 +106,7 @@ pub enum Call {
     Denied(Condition),
 }
 
-/// The number of a call from privilege level `cpl`: from user mode none is one of a call.
+/// Returns the number of a call from privilege level `cpl`: from user mode none is one of a call.
 /// `enforced` says whether a rule holds: builds for the mutation gate leave one out.
 #[inline(always)]
 #[must_use]
@@ -135,7 +135,7 @@ impl Rights {
     }
 }
 
-/// Index of a request in arrays of all; of what is none, beyond them.
+/// Returns the index of a request in arrays of all; of what is none, beyond them.
 #[must_use]
 pub const fn index(request: u64) -> usize {
     request.wrapping_sub(CONTROL_STOP) as usize

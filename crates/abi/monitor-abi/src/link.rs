@@ -61,7 +61,7 @@ const LEFT: u64 = 1 << 3;
 /// Bits that the owner chooses freely.
 const TAG: u64 = 0xFFFF << 16;
 
-/// Phase in a word.
+/// Returns the phase in a word.
 #[must_use]
 pub const fn phase(word: u64) -> u64 {
     word & PHASE
@@ -73,7 +73,7 @@ pub const fn to(word: u64) -> u32 {
     word as u32 >> 8 & 0xFF
 }
 
-/// Which offer a word is about: the owner counts them.
+/// Tells which offer a word is about: the owner counts them.
 #[must_use]
 pub const fn epoch(word: u64) -> u64 {
     word >> 32
@@ -100,19 +100,19 @@ const fn with(word: u64, phase: u64) -> u64 {
 pub trait Side {
     /// See [`Side::word`].
     type Word: Word;
-    /// Index of this sandbox.
+    /// Returns the index of this sandbox.
     fn me(&self) -> u32;
-    /// Index of the owner's sandbox.
+    /// Returns the index of the owner's sandbox.
     fn owner(&self) -> u32;
-    /// Word of a sandbox's monitor on the slot.
+    /// Returns the word of a sandbox's monitor on the slot.
     fn word(&self, of: u32) -> &Self::Word;
     /// Clears the slot's memory.
     fn clear(&self);
     /// Sets the guest's entries: as they are in phase [`OPEN`], [`GONE`] or [`IDLE`].
     fn map(&self, phase: u64);
-    /// How many times the own cores were to empty their TLBs.
+    /// Returns how many times the own cores were to empty their TLBs.
     fn wanted(&self) -> &Self::Word;
-    /// Value of that word when a core did so last; `None` behind the last core.
+    /// Returns the value of that word when a core did so last; `None` behind the last core.
     fn done(&self, core: u32) -> Option<&Self::Word>;
     /// Has each own core [`empty`] its TLB. This core does so before its guest goes on, the others at an NMI; they
     /// [`settle`] then, too.
@@ -175,7 +175,7 @@ pub fn close(side: &impl Side) -> Option<bool> {
     }
 }
 
-/// The guest has ended: closes its end. Other cores do no more than [`settle`], each once.
+/// Ends the guest's part: closes its end. Other cores do no more than [`settle`], each once.
 pub fn end(side: &impl Side) {
     while close(side).is_some() {}
 }
@@ -272,7 +272,7 @@ pub fn state(side: &impl Side, others: bool) -> u64 {
     if others { side.word(other(side, own)).load() } else { own }
 }
 
-/// The other party, by the own word.
+/// Returns the other party, by the own word.
 fn other(side: &impl Side, own: u64) -> u32 {
     if side.me() == side.owner() { to(own) } else { side.owner() }
 }

@@ -38,7 +38,7 @@ impl Head {
     }
 }
 
-/// A sum that any change of one word changes: each step is one to one.
+/// Returns a sum that any change of one word changes: each step is one to one.
 #[must_use]
 pub fn sum(words: &[u64]) -> u64 {
     words.iter().fold(MAGIC, |sum, word| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))

@@ -130,7 +130,7 @@ impl<W: Word> Lock<W> {
     }
 }
 
-/// The first of `parties`, which are some, after the one that had it last.
+/// Returns the first of `parties`, which are some, after the one that had it last.
 fn next(parties: u32, last: u32) -> u32 {
     let from = last.wrapping_add(1) % MAX_PARTIES;
     parties.rotate_right(from).trailing_zeros().wrapping_add(from) % MAX_PARTIES
@@ -147,7 +147,7 @@ mod tests {
 
     const PACE: Pace = Pace { patience: 1000, turn: 50 };
 
-    /// A clock that goes on by one each time that it is read.
+    /// Returns a clock that goes on by one each time that it is read.
     fn ticking(time: &Cell<u64>) -> impl Fn() -> u64 {
         || {
             time.set(time.get() + 1);

@@ -35,7 +35,7 @@ pub enum Effect {
     Answer(u64),
 }
 
-/// Effect that a request would have. `starts`: its sender may start the receiver, too.
+/// Returns the effect that a request would have. `starts`: its sender may start the receiver, too.
 #[must_use]
 pub fn effect(request: u64, state: u32, starts: bool) -> Effect {
     const LAUNCHING: u32 = State::Launching as u32;
@@ -67,8 +67,8 @@ pub fn post<W: Word>(way: &Way<W>, what: u64, now: u64, pace: u64) -> bool {
     way.request.replace(old, ((old >> 8) + 1) << 8 | what)
 }
 
-/// A request that is not acknowledged yet, if there is one; it is from here on. Before it is carried out, so that no
-/// outcome holds its sender up.
+/// Takes a request that is not acknowledged yet, if there is one, and acknowledges it. Before it is carried out, so
+/// that no outcome holds its sender up.
 pub fn take<W: Word>(request: &W, done: &W) -> Option<u64> {
     let value = request.load();
     let last = done.load();

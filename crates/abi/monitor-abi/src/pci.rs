@@ -70,7 +70,7 @@ pub enum Remapping {
 }
 
 impl Function {
-    /// The way of its messages.
+    /// Returns the way of its messages.
     #[must_use]
     pub const fn remapping(&self) -> Remapping {
         match self.remap_va {

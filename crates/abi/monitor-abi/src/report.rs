@@ -36,7 +36,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state with this number; of no state's number, [`State::Failed`].
+    /// Returns the state with this number; of no state's number, [`State::Failed`].
     #[must_use]
     pub const fn of(number: u32) -> Self {
         match number {
@@ -164,7 +164,7 @@ pub enum Condition {
 pub const CONDITIONS: usize = 21;
 
 impl Condition {
-    /// The kind of access that it refuses.
+    /// Returns the kind of access that it refuses.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {

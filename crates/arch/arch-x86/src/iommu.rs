@@ -17,7 +17,7 @@ impl PageFormat for IoPages {
     const LEVELS: u32 = 4;
     const LARGEST: u32 = 2;
 
-    /// A page of the level's default size: next level 0.
+    /// Returns a page of the level's default size: next level 0.
     fn page(pa: u64, rights: Rights, _: Memory, _: u32) -> u64 {
         pa | PRESENT | READ | if rights.write { WRITE } else { 0 }
     }

@@ -8,7 +8,7 @@ const INDEX_BITS: u32 = 9;
 
 /// Where tables live while they are built: the host's copy of the image.
 pub trait TableMemory {
-    /// A new table, all entries zero; its physical address. `None` when the
+    /// Returns a new table, all entries zero; its physical address. `None` when the
     /// space set aside is used up.
     fn alloc(&mut self) -> Option<u64>;
     /// Entry `index` of the table at `pa`.
@@ -64,7 +64,7 @@ const fn index(va: u64, level: u32) -> usize {
     (va >> (12 + INDEX_BITS * level)) as usize & 511
 }
 
-/// A fresh root table.
+/// Returns a fresh root table.
 ///
 /// # Errors
 /// [`MapError::NoTable`].

@@ -40,19 +40,19 @@ pub const POOL: usize = PAGE * (1 + 2 * QUEUES);
 
 const PAGE: usize = 4096;
 
-/// Driver's section: descriptors of a queue.
+/// Returns the driver's section: descriptors of a queue.
 #[must_use]
 pub const fn desc(queue: usize) -> usize {
     PAGE * (1 + 2 * queue)
 }
 
-/// Driver's section: offset of a queue's available ring.
+/// Returns the driver's section: offset of a queue's available ring.
 #[must_use]
 pub const fn avail(queue: usize) -> usize {
     PAGE * (2 + 2 * queue)
 }
 
-/// Device's section: offset of a queue's used ring.
+/// Returns the device's section: offset of a queue's used ring.
 #[must_use]
 pub const fn used(queue: usize) -> usize {
     PAGE * (1 + queue)

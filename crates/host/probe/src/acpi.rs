@@ -24,7 +24,7 @@ fn pieces(
     })
 }
 
-/// Address of the configuration space of segment 0, and its last bus.
+/// Returns the address of the configuration space of segment 0, and its last bus.
 #[must_use]
 pub fn ecam(mcfg: &[u8]) -> Option<(u64, u8)> {
     pieces(mcfg, HEADER + 8, |rest| (rest.len() >= 16).then_some(16)).find_map(|entry| {
@@ -138,7 +138,7 @@ fn scopes(block: &[u8], first: usize, kinds: &[u8]) -> Vec<Bdf> {
     all.filter_map(scope).collect()
 }
 
-/// Address of the HPET's registers.
+/// Returns the address of the HPET's registers.
 #[must_use]
 pub fn hpet(table: &[u8]) -> Option<u64> {
     let memory = u8_at(table, 40)? == 0;

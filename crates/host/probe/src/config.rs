@@ -125,8 +125,8 @@ fn windows(bytes: &[u8]) -> Option<Windows> {
     })
 }
 
-/// Where the access control services are that have source validation (PCIe 5.0, 7.6.3 and 7.7.8.2), among the extended
-/// capabilities; only root is shown these.
+/// Finds where the access control services are that have source validation (PCIe 5.0, 7.6.3 and 7.7.8.2), among the
+/// extended capabilities; only root is shown these.
 fn acs(bytes: &[u8]) -> Option<u16> {
     const ACS: u16 = 0x000D;
     const SOURCE_VALIDATION: u16 = 1;
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A header with one capability at 0x40 that points to itself.
+    /// Returns a header with one capability at 0x40 that points to itself.
     fn looping() -> Vec<u8> {
         let mut bytes = vec![0; 256];
         bytes[..4].copy_from_slice(&[0xF4, 0x1A, 0x42, 0x10]);
@@ -240,7 +240,7 @@ mod tests {
         assert!(read(&[0xFF; 256]).is_none());
     }
 
-    /// A bridge with advanced error reporting, behind which access control services come.
+    /// Returns a bridge with advanced error reporting, behind which access control services come.
     fn port(capabilities: u16) -> Vec<u8> {
         let mut bytes = looping();
         bytes.resize(4096, 0);

@@ -35,7 +35,7 @@ impl List {
     }
 }
 
-/// All differences; those that matter first.
+/// Returns all differences; those that matter first.
 #[must_use]
 pub fn differences(old: &MachineFile, found: &Found) -> Vec<Difference> {
     let new = &found.file;
@@ -161,7 +161,7 @@ fn functions(all: &mut List, old: &[FunctionEntry], new: &[FunctionEntry]) {
     }
 }
 
-/// The other functions of a function's group: the numbers say nothing.
+/// Returns the other functions of a function's group: the numbers say nothing.
 fn partners(all: &[FunctionEntry], function: &FunctionEntry) -> String {
     let same = |other: &&FunctionEntry| {
         other.group.is_some() && other.group == function.group && other.address != function.address

@@ -99,7 +99,7 @@ pub fn look(tree: &Tree) -> Result<Found, String> {
     Ok(Found { file, free, decoded, notes })
 }
 
-/// The memory map of `/proc/iomem`, for kernels without the firmware's own.
+/// Returns the memory map of `/proc/iomem`, for kernels without the firmware's own.
 fn map_of(iomem: &[Resource]) -> Option<(Vec<Span>, Vec<Span>)> {
     let outer = iomem.iter().filter(|resource| resource.depth == 0);
     let (free, rest): (Vec<_>, Vec<_>) = outer
@@ -129,7 +129,7 @@ fn cores(tree: &Tree) -> Result<Vec<u32>, String> {
     }
 }
 
-/// The maker's name for the machine, in lower-case letters, digits and hyphens.
+/// Returns the maker's name for the machine, in lower-case letters, digits and hyphens.
 fn name(tree: &Tree) -> String {
     let text = tree.text("sys/class/dmi/id/product_name").unwrap_or_default();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' };
@@ -138,7 +138,7 @@ fn name(tree: &Tree) -> String {
     if words.is_empty() { "machine".into() } else { words.join("-") }
 }
 
-/// The first of several IOMMUs.
+/// Returns the first of several IOMMUs.
 fn only(all: &[acpi::Iommu], notes: &mut Vec<String>) -> Option<acpi::Iommu> {
     if all.len() > 1 {
         notes.push(format!(

@@ -79,7 +79,7 @@ fn qemu(text: &str) -> &str {
     ""
 }
 
-/// The description of the machine below a root, and what it broke of the rules of
+/// Returns the description of the machine below a root, and what it broke of the rules of
 /// machine descriptions.
 ///
 /// # Errors
@@ -101,7 +101,7 @@ pub fn describe(root: &Path, kept: Option<&Path>) -> Result<(String, Vec<String>
     Ok((text, broken.collect()))
 }
 
-/// How the machine below a root differs from an older description.
+/// Returns how the machine below a root differs from an older description.
 ///
 /// # Errors
 /// As [`describe`].

@@ -20,7 +20,7 @@ pub enum Line {
     Unknown,
 }
 
-/// The line of the function in that folder.
+/// Returns the line of the function in that folder.
 pub fn of(tree: &Tree, folder: &str, config: &Config) -> Line {
     if config.pin == 0 {
         return Line::None;

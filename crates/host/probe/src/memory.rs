@@ -21,7 +21,7 @@ const LOCAL_APIC: Span = Span { start: 0xFEE0_0000, len: MIB };
 /// Addresses that AMD's interconnect keeps (AMD I/O Virtualization 3.08, 2.1.2).
 const HYPERTRANSPORT: Span = Span { start: 0xFD_0000_0000, len: 0x3_0000_0000 };
 
-/// A span without others, in pieces.
+/// Returns a span without others, in pieces.
 fn without(span: Span, others: &[Span]) -> Vec<Span> {
     let mut pieces = vec![span];
     for other in others {

@@ -21,7 +21,7 @@ struct Seen {
     line: Line,
 }
 
-/// Why no sandbox can own a function of that class (PCI Code and ID 1.11).
+/// Tells why no sandbox can own a function of that class (PCI Code and ID 1.11).
 fn nobody(class: u32) -> Option<&'static str> {
     Some(match class >> 8 {
         0x0600 => "it decodes the machine's memory",
@@ -43,7 +43,7 @@ mod flags {
     pub const UNSET: u64 = 0x2000_0000;
 }
 
-/// The base address registers that have an address.
+/// Returns the base address registers that have an address.
 fn bars(resource: &str, config: &Config, bdf: Bdf, notes: &mut Vec<String>) -> Vec<BarEntry> {
     let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
     let registers = if config.bridge.is_some() { 2 } else { 6 };
@@ -182,7 +182,7 @@ fn groups(all: &[Seen]) -> Vec<Option<u32>> {
     all.iter().map(&mut group).collect()
 }
 
-/// All functions, by address.
+/// Returns all functions, by address.
 pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
     let all = seen(tree, notes);
     let groups = groups(&all);
@@ -244,7 +244,7 @@ pub struct Decoded {
     pub ports: Vec<Ports>,
 }
 
-/// The host bridge's windows, ascending.
+/// Returns the host bridge's windows, ascending.
 pub fn windows(memory: &[Resource], ports: &[Resource]) -> Decoded {
     let root = |resource: &&Resource| resource.name == "PCI Bus 0000:00";
     let mut all = Decoded::default();
@@ -260,7 +260,7 @@ pub fn windows(memory: &[Resource], ports: &[Resource]) -> Decoded {
     all
 }
 
-/// The host bridge, with those windows that something on bus 0 uses.
+/// Returns the host bridge, with those windows that something on bus 0 uses.
 pub fn root(ecam: (u64, u8), windows: &Decoded, functions: &[FunctionEntry]) -> PciRoot {
     let mut memory: Vec<Span> = Vec::new();
     let mut ports: Vec<Span> = Vec::new();

@@ -137,7 +137,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A q35 with 4 cores and 2 GiB that boots nothing yet.
+    /// Returns a q35 with 4 cores and 2 GiB that boots nothing yet.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -193,7 +193,7 @@ impl Machine {
         Ok(())
     }
 
-    /// All arguments; `ram` is the file that backs the RAM.
+    /// Returns all arguments; `ram` is the file that backs the RAM.
     #[must_use]
     pub fn arguments(&self, ram: &Path) -> Vec<String> {
         let mut args = Arguments::default();

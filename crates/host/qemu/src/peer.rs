@@ -81,7 +81,7 @@ impl Peer {
         last
     }
 
-    /// The server's port.
+    /// Returns the server's port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

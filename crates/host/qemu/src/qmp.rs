@@ -56,7 +56,7 @@ impl Qmp {
         }
     }
 
-    /// The next line that is what we want; events in between are dropped.
+    /// Returns the next line that is what we want; events in between are dropped.
     fn answer(&mut self, to: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value, Error> {
         let failed = |why: String| Error::Qmp(to.into(), why);
         loop {

@@ -135,7 +135,7 @@ fn range(span: &Span) -> claim::Range {
     claim::Range { start: span.start, len: span.len }
 }
 
-/// Ports of its devices and of its functions' base address registers.
+/// Returns the ports of its devices and of its functions' base address registers.
 fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
     let devices = sandbox
         .devices
@@ -154,7 +154,7 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
     all.map(|(first, last, device, place)| claim::Ports { first, last, device, place }).collect()
 }
 
-/// Lines of its devices and of its functions without messages.
+/// Returns the lines of its devices and of its functions without messages.
 fn lines(sandbox: &Sandbox) -> Vec<claim::Line> {
     // The PC wires ISA interrupt 0 to the IOAPIC's second line.
     let pin = |irq: u32| if irq == 0 { 2 } else { irq };
@@ -206,7 +206,7 @@ fn reach(sandbox: &Sandbox, bdf: Bdf) -> Option<Vec<(claim::Range, bool)>> {
     Some(own.map(|reach| (range(reach.at, reach.len), reach.write)).collect())
 }
 
-/// The IOMMU.
+/// Returns the IOMMU.
 fn iommu(plan: &Plan) -> Option<claim::Iommu> {
     /// Class of an IOMMU's function (PCI code and ID assignment, 1.9).
     const CLASS: u32 = 0x08_06_00;

@@ -30,7 +30,7 @@ impl Clock {
         Self { port: port.filter(|_| !matches!(time, Time::Live)), seen: None }
     }
 
-    /// Time since the launch; `None` before it, or if the machine does not say.
+    /// Returns the time since the launch; `None` before it, or if the machine does not say.
     pub fn since_launch(
         &mut self,
         boot: Option<&BootReport>,
@@ -47,8 +47,8 @@ impl Clock {
     }
 }
 
-/// Nanoseconds of the machine's time: its real-time clock gives seconds, the PM timer the rest. The former counts from
-/// the time that QEMU is started with.
+/// Returns the nanoseconds of the machine's time: its real-time clock gives seconds, the PM timer the rest. The former
+/// counts from the time that QEMU is started with.
 fn now(running: &Running, port: u16) -> Option<u64> {
     let mut qmp = running.qmp().ok()?;
     let date = qmp.execute("qom-get", json!({"path": "/machine", "property": "rtc-time"})).ok()?;
@@ -66,7 +66,7 @@ fn seconds(date: &Value) -> Option<u64> {
     Some(((days * 24 + field("tm_hour")?) * 60 + field("tm_min")?) * 60 + field("tm_sec")?)
 }
 
-/// The number that QEMU says: `portl[0x0608] = 0x00123456`.
+/// Returns the number that QEMU says: `portl[0x0608] = 0x00123456`.
 fn ticks(said: &str) -> Option<u64> {
     let number = said.rsplit_once("= 0x")?.1.trim();
     u64::from_str_radix(number, 16).ok().map(|ticks| ticks % PM_TICKS)

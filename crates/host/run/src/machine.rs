@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Size of a drive without a file.
 const EMPTY: u64 = 64 << 20;
 
-/// The machine of a description with its devices; `drives` are files behind its
+/// Returns the machine of a description with its devices; `drives` are files behind its
 /// drives, by name, and `dir` is its folder.
 #[must_use]
 pub fn machine(

@@ -75,7 +75,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A run in virtual time, ended by its guests.
+    /// Returns a run in virtual time, ended by its guests.
     pub fn new(artifacts: impl Into<PathBuf>, dir: impl Into<PathBuf>) -> Self {
         Self {
             artifacts: artifacts.into(),
@@ -243,7 +243,7 @@ pub fn run(
     })
 }
 
-/// Where a serial port's output is.
+/// Finds where a serial port's output is.
 fn serial_log(running: &Running, n: usize) -> Log {
     let path = running.serial_path(n);
     let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
@@ -314,7 +314,7 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
     bochs.start().map_err(Error::Machine)
 }
 
-/// The monitors' texts that are to be covered.
+/// Returns the monitors' texts that are to be covered.
 fn covered(baked: &Baked, options: &Options, cover: &[(usize, u64)]) -> Vec<Cover> {
     let of = |&(index, news): &(usize, u64)| {
         let (pa, len) = *baked.map.texts.get(index)?;
@@ -344,7 +344,7 @@ fn counting(baked: &Baked, library: &Path) -> Plugin {
     }
 }
 
-/// Where monitors count exits, for events: sandbox by sandbox, core by core, each
+/// Finds where monitors count exits, for events: sandbox by sandbox, core by core, each
 /// [`CAUSES`] words.
 fn exit_counters(baked: &Baked) -> Vec<(u64, usize)> {
     let sandboxes = baked.map.reports.iter().zip(&baked.plan.sandboxes);
@@ -356,7 +356,7 @@ fn exit_counters(baked: &Baked) -> Vec<(u64, usize)> {
 /// COM1 to COM4.
 const SERIALS: [u16; 4] = [0x3F8, 0x2F8, 0x3E8, 0x2E8];
 
-/// A sandbox' first serial port, as an index of [`SERIALS`].
+/// Returns a sandbox' first serial port, as an index of [`SERIALS`].
 fn serial(sandbox: &bulkhead_plan::Sandbox) -> Option<usize> {
     let mut ports = sandbox.devices.iter().flat_map(|device| &device.ports);
     ports.find_map(|range| SERIALS.iter().position(|port| *port == range.first))

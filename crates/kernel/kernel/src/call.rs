@@ -26,8 +26,8 @@ impl Call {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The current thread made a call; its registers are saved. Afterwards the current thread is the one that runs from
-    /// now on.
+    /// Makes the current thread's call; its registers are saved. Afterwards the current thread is the one that runs
+    /// from now on.
     pub fn call(&mut self) {
         if let Some(wake) = self.called() {
             self.wake(wake);
@@ -127,7 +127,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A call that ends with receiving, after an answer or something sent.
+    /// Makes a call that ends with receiving, after an answer or something sent.
     fn receive_call(&mut self, thread: Ref<Thread>, op: Op, call: Call) -> Result<(), Status> {
         let answers = op == Op::ReplyRecv;
         let sends = matches!(op, Op::NbSendRecv | Op::NbSendWait);
@@ -174,7 +174,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A thread calls a method of the capability in a slot.
+    /// Calls a method of the capability in a slot, for a thread.
     #[inline(never)]
     fn invoke_of(&mut self, thread: Ref<Thread>, slot: Ref<Slot>) {
         let root = Root::of(self.machine, thread);
@@ -213,7 +213,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// An endpoint or notification, for which a thread has rights.
+    /// Finds an endpoint or notification, for which a thread has rights.
     #[inline(never)]
     fn meeting(
         &self,

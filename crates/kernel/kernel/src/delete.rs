@@ -99,7 +99,7 @@ impl<M: Machine> Kernel<'_, M> {
         tree::remove(self.machine, slot);
     }
 
-    /// An object loses the capability that was in a slot of it.
+    /// Ends an object's use of the capability that was in a slot of it.
     fn vacate(&mut self, slot: Ref<Slot>, place: Place) {
         let thread = thread_of(slot, place);
         match place {
@@ -231,19 +231,19 @@ impl<M: Machine> Kernel<'_, M> {
     }
 }
 
-/// The slot of a thread for something.
+/// Returns the slot of a thread for something.
 pub(crate) fn slot_of(thread: Ref<Thread>, place: Place) -> Ref<Slot> {
     let first = thread.at() + core::mem::offset_of!(Thread, slots) as u32;
     Ref::<Slot>::new(first).nth(place as u32 - 1)
 }
 
-/// The thread that has this slot for an object of its own.
+/// Returns the thread that has this slot for an object of its own.
 fn thread_of(slot: Ref<Slot>, place: Place) -> Ref<Thread> {
     let slots = core::mem::offset_of!(Thread, slots) as u32;
     Ref::new(slot.at().wrapping_sub((place as u32 - 1) * size_of::<Slot>() as u32 + slots))
 }
 
-/// Where a capability's object lies, and its size as a power of two; `None` if it is nothing in memory, or
+/// Finds where a capability's object lies, and its size as a power of two; `None` if it is nothing in memory, or
 /// memory for others.
 fn extent(cap: &Cap) -> Option<(u32, u8)> {
     match cap.kind() {

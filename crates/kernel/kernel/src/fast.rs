@@ -38,7 +38,7 @@ pub struct Wake {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// A slot of a thread's root node, if it is one of a kind with rights.
+    /// Returns a slot of a thread's root node, if it is one of a kind with rights.
     #[inline(always)]
     pub(crate) fn quick(
         &self,
@@ -51,14 +51,14 @@ impl<M: Machine> Kernel<'_, M> {
         (slot.cap.is(kind) && slot.cap.rights().has(rights)).then_some(slot)
     }
 
-    /// A slot of a thread's root node. Slot 0 is empty, so it fails by its kind.
+    /// Returns a slot of a thread's root node. Slot 0 is empty, so it fails by its kind.
     #[inline(always)]
     fn quick_slot(&self, thread: Ref<Thread>, address: Address) -> Option<Ref<Slot>> {
         let Thread { root, root_slots, .. } = self.machine.get(thread);
         (address < *root_slots).then(|| root.nth(address))
     }
 
-    /// A call to a thread without a context that waits for one; or that names no endpoint.
+    /// Makes a call to a thread without a context that waits for one; or one that names no endpoint.
     #[inline(always)]
     pub(crate) fn fast_call(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let sender = self.machine.get(from);
@@ -176,7 +176,7 @@ impl<M: Machine> Kernel<'_, M> {
         Some(Quick::Pass(Passed { to, badge: 0, rights: Rights::ALL }))
     }
 
-    /// The message goes over, and the processor with it.
+    /// Passes the message, and the processor with it.
     #[inline(always)]
     pub(crate) fn pass(&mut self, from: Ref<Thread>, passed: Passed) {
         let Passed { to, badge, rights } = passed;
@@ -259,7 +259,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A budget ended, and a handler waits for that on its own time.
+    /// Tells a handler that waits on its own time of the end of a budget.
     #[inline(always)]
     pub(crate) fn fast_timeout(&mut self) -> bool {
         let Some(from) = self.core.current.some() else { return false };
@@ -307,7 +307,7 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// A refill came for a waiting thread of a higher priority.
+    /// Goes to a waiting thread of a higher priority, if a refill came for it.
     #[inline(always)]
     pub(crate) fn fast_refill(&mut self) -> bool {
         let now = self.machine.now();
@@ -356,7 +356,7 @@ impl<M: Machine> Kernel<'_, M> {
         overtakes
     }
 
-    /// A thread runs from now on.
+    /// Makes a thread the running one.
     #[inline(always)]
     fn go(&mut self, to: Ref<Thread>) {
         if let Some(before) = self.core.current.some() {

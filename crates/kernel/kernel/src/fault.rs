@@ -17,7 +17,7 @@ pub struct Exception {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The current thread raised an exception.
+    /// Handles an exception of the current thread.
     pub fn exception(&mut self, exception: Exception) {
         let thread = self.core.current;
         if thread.is_none() {
@@ -66,8 +66,8 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A context that ran has no budget any more, or is simply not first. The thread's timeout handler is told of an
-    /// end of budget, unless the thread has given its budget up.
+    /// Handles a context that ran and has no budget any more, or is simply not first. The thread's timeout handler is
+    /// told of an end of budget, unless the thread has given its budget up.
     pub(crate) fn exhausted(&mut self, context: Ref<Context>, now: Time, given_up: bool) {
         if self.overrun(context) {
             return;
@@ -126,7 +126,7 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// The words that tell a handler of the end of a budget.
+    /// Returns the words that tell a handler of the end of a budget.
     #[inline(always)]
     pub(crate) fn timeout_words(&mut self, context: Ref<Context>, number: u32) -> [u64; 4] {
         let context = self.machine.get_mut(context);

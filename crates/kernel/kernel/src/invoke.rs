@@ -31,7 +31,7 @@ pub(crate) const fn no_call() -> Outcome {
     Err(Status::new(Code::NoCall, 0, 0))
 }
 
-/// A word as a number below a limit.
+/// Returns a word as a number below a limit.
 pub(crate) fn below(word: u64, end: u64, argument: u8) -> Result<u64, Status> {
     match word < end {
         true => Ok(word),
@@ -98,7 +98,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Instruction, stack, RAX, flags of a thread.
+    /// Returns the instruction, stack, RAX, flags of a thread.
     fn registers(&self, at: Ref<Thread>) -> [u64; 4] {
         let registers = &self.machine.get(at).registers;
         let flags = registers.0[<M::Layout as crate::Layout>::FLAGS];
@@ -252,7 +252,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// An object keeps a capability, instead of the former one in that place.
+    /// Keeps a capability for an object, instead of the former one in that place.
     fn keep(&mut self, slot: Ref<Slot>, place: Place, from: Option<Ref<Slot>>) {
         self.drop_slot(slot);
         if let Some(from) = from {
@@ -288,7 +288,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// A thread's priority has changed where it is queued.
+    /// Moves a thread with a new priority to its place in the queue.
     fn reorder(&mut self, at: Ref<Thread>) {
         let Thread { context, priority, .. } = *self.machine.get(at);
         let is_set = |context| self.machine.get::<Context>(context).is_set != 0;
@@ -301,7 +301,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.requeue_waiting(at);
     }
 
-    /// A thread that waits has another priority.
+    /// Moves a waiting thread with a new priority to its place in the queue.
     fn requeue_waiting(&mut self, at: Ref<Thread>) {
         let Thread { state, waits_at, .. } = *self.machine.get(at);
         let queued = |s: State| state == s as u8;
@@ -342,7 +342,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// The capability that an object is to keep, the first argument; 0 is nothing.
+    /// Returns the capability that an object is to keep, the first argument; 0 is nothing.
     #[inline(never)]
     fn kept(
         &self,
@@ -448,7 +448,7 @@ impl<M: Machine> Kernel<'_, M> {
         DONE
     }
 
-    /// Work on a PIBS context is now for another one: at its priority, higher or lower, which the thread has
+    /// Lets a PIBS context work for another one from now on: at its priority, higher or lower, which the thread has
     /// then, too. A server that runs on it keeps its own.
     pub(crate) fn serve(&mut self, at: Ref<Context>, of: Ref<Context>) -> Result<(), Invalid> {
         let Context { time, home, is_set, .. } = *self.machine.get(at);

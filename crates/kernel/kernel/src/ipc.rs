@@ -26,8 +26,8 @@ pub(crate) enum Send {
     Try,
 }
 
-/// The bits that a capability of a notification signals: its badge, and without one the lowest bit, so that no signal
-/// is lost.
+/// Returns the bits that a capability of a notification signals: its badge, and without one the lowest bit, so that no
+/// signal is lost.
 #[inline(always)]
 pub(crate) const fn bits(badge: u64) -> u64 {
     if badge == 0 { 1 } else { badge }
@@ -111,7 +111,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(begin)
     }
 
-    /// A call with a limit has ended: its context has the held-back budget again.
+    /// Ends a call with a limit: its context has the held-back budget again.
     pub(crate) fn end_limit(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
         let held = core::mem::take(&mut self.machine.get_mut(reply).held);
         let Some(id) = crate::core::id(context).filter(|_| held != 0) else { return };
@@ -196,7 +196,7 @@ impl<M: Machine> Kernel<'_, M> {
         false
     }
 
-    /// The first thread that waits at an endpoint for a receiver.
+    /// Returns the first thread that waits at an endpoint for a receiver.
     #[inline(always)]
     fn first_sender(&self, cap: Cap) -> Option<Ref<Thread>> {
         if !cap.is(Kind::Endpoint) {
@@ -206,7 +206,7 @@ impl<M: Machine> Kernel<'_, M> {
         queue.first.some().filter(|_| state == State::Sending as u32)
     }
 
-    /// The caller waits for the receiver's answer; its context goes along if the receiver has none.
+    /// Lets the caller wait for the receiver's answer; its context goes along if the receiver has none.
     fn expect_answer(&mut self, from: Ref<Thread>, to: Ref<Thread>, held: Option<Time>) {
         let reply = core::mem::take(&mut self.machine.get_mut(to).reply);
         let answer = self.machine.get_mut(reply);
@@ -229,7 +229,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.hand(context, to);
     }
 
-    /// Work of an interrupt's thread is done at the requester's priority.
+    /// Names the requester to an interrupt's thread, which works at that one's priority.
     fn name_requester(&mut self, of: Ref<Context>, to: Ref<Thread>) {
         let served = self.machine.get(to).context;
         if !of.is_none() && self.is_pibs(served) {
@@ -243,8 +243,8 @@ impl<M: Machine> Kernel<'_, M> {
         !context.is_none() && self.machine.get(context).time.policy() == pibs
     }
 
-    /// The priority of the thread that the context works for: its own, and not the priority of a server that runs on
-    /// it. Takes a step for each call, fewer than [`Reply::MOST_NESTED`].
+    /// Returns the priority of the thread that the context works for: its own, and not the priority of a server that
+    /// runs on it. Takes a step for each call, fewer than [`Reply::MOST_NESTED`].
     pub(crate) fn base(&self, context: Ref<Context>) -> u8 {
         let Context { time, thread, reply, .. } = *self.machine.get(context);
         let (mut next, mut caller) = (reply, thread);
@@ -255,7 +255,7 @@ impl<M: Machine> Kernel<'_, M> {
         thread.map_or(time.priority(), |thread| self.machine.get(thread).priority)
     }
 
-    /// A context came through a reply object to a thread.
+    /// Notes that a context came through a reply object to a thread.
     #[inline(always)]
     pub(crate) fn stack(&mut self, reply: Ref<Reply>, context: Ref<Context>, to: Ref<Thread>) {
         let top = core::mem::replace(&mut self.machine.get_mut(context).reply, reply);
@@ -303,8 +303,8 @@ impl<M: Machine> Kernel<'_, M> {
         self.hand(context, caller);
     }
 
-    /// The context with this reply object in its stack. Takes a step for each call that is nested in it, fewer than
-    /// [`Reply::MOST_NESTED`].
+    /// Returns the context with this reply object in its stack. Takes a step for each call that is nested in it, fewer
+    /// than [`Reply::MOST_NESTED`].
     pub(crate) fn stacked(&self, reply: Ref<Reply>) -> Ref<Context> {
         let mut top = reply;
         while let Some(above) = self.machine.get(top).above.some() {
@@ -341,7 +341,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The thread that waits at a reply object.
+    /// Returns the thread that waits at a reply object.
     pub(crate) fn answered(&self, reply: Ref<Reply>, argument: u8) -> Result<Ref<Thread>, Status> {
         let reply = reply.some().ok_or(Status::new(Code::NoCapability, argument, 0))?;
         // A caller that was stopped or deleted waits no more.
@@ -429,7 +429,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// The reply object for the next caller of a thread.
+    /// Sets the reply object for the next caller of a thread.
     #[inline(never)]
     fn expect_caller(&mut self, to: Ref<Thread>, reply: Ref<Reply>) {
         let before = core::mem::replace(&mut self.machine.get_mut(to).reply, reply);
@@ -575,7 +575,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// A call of a thread's comes back with an error.
+    /// Lets a thread's call come back with an error.
     pub(crate) fn refuse(&mut self, thread: Ref<Thread>, status: Status) {
         let refused = self.machine.get_mut(thread);
         if refused.flags & Thread::FAULTS != 0 {
@@ -586,7 +586,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.ready(thread);
     }
 
-    /// The object that a thread waited for is gone.
+    /// Wakes a thread, since the object that it waited for is gone.
     pub(crate) fn cancelled(&mut self, thread: Ref<Thread>) {
         if !thread.is_none() {
             self.refuse(thread, Status::new(Code::Cancelled, 0, 0));

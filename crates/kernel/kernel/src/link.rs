@@ -48,7 +48,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A call after which the sandbox has the slot, if the monitor says so.
+    /// Makes a call after which the sandbox has the slot, if the monitor says so.
     fn open(&mut self, slot: Ref<Slot>, [call, first, second]: [u64; 3]) -> u64 {
         // First the monitor, then the program: what is shown is always the sandbox's.
         let answer = self.machine.ask(call, first, second);
@@ -82,7 +82,7 @@ impl<M: Machine> Kernel<'_, M> {
         answer
     }
 
-    /// A capability goes: the use that began by it is over.
+    /// Ends the use of a slot that began by a capability, which goes.
     pub(crate) fn end_use(&mut self, cap: &Cap) {
         let Link { open, uses, .. } = *self.machine.get(cap.at());
         // Another capability of the link may have begun the present use.
@@ -103,9 +103,9 @@ impl<M: Machine> Kernel<'_, M> {
         caller.some().is_some_and(|caller| self.part_faulted(caller))
     }
 
-    /// A thread ends or begins anew: no thread goes on with its slots. Closes one of them, and returns true if there
-    /// was one. Each is a call of the monitor, so an entry of the kernel has one at most. The ending thread, or its
-    /// deleter, comes again.
+    /// Closes one of a thread's slots, and returns true if there was one. The thread ends or begins anew: no thread
+    /// goes on with its slots. Each is a call of the monitor, so an entry of the kernel has one at most. The ending
+    /// thread, or its deleter, comes again.
     #[inline(always)]
     pub(crate) fn part_once(&mut self, thread: Ref<Thread>) -> bool {
         let opened = self.machine.get(thread).flags & Thread::LINKS != 0;

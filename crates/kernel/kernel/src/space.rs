@@ -64,7 +64,7 @@ fn is_live<M: Machine>(kernel: &Kernel<'_, M>, at: u32) -> bool {
     at >> 12 < kernel.core.pages && kernel.machine.get(word) & bit != 0
 }
 
-/// The table with an address' entry at a level.
+/// Returns the table with an address' entry at a level.
 ///
 /// # Errors
 /// The level at which one is missing.
@@ -116,7 +116,7 @@ fn level_of(cap: &Cap) -> u32 {
     if cap.bits == 21 { 1 } else { 0 }
 }
 
-/// The physical address of a frame.
+/// Returns the physical address of a frame.
 pub(crate) fn physical<M: Machine>(kernel: &Kernel<'_, M>, cap: &Cap) -> u64 {
     let at = u64::from(cap.object) << 12;
     match cap.flags & Cap::DEVICE {
@@ -172,7 +172,7 @@ pub(crate) fn map_frame<M: Machine>(
     Ok(())
 }
 
-/// Where a frame is mapped: where its capability says so, if that is still true. Space and tables may
+/// Finds where a frame is mapped: where its capability says so, if that is still true. Space and tables may
 /// have gone since, or others come.
 fn frame_entry<M: Machine>(
     kernel: &Kernel<'_, M>,
@@ -231,7 +231,7 @@ pub(crate) fn map_table<M: Machine>(
     Ok(())
 }
 
-/// The place of a table, from its capability.
+/// Returns the place of a table, from its capability.
 fn table_entry<M: Machine>(
     kernel: &Kernel<'_, M>,
     cap: &Cap,
@@ -256,7 +256,7 @@ pub(crate) fn unmap_table<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
     }
 }
 
-/// A frame's or table's mapping ends.
+/// Ends a frame's or table's mapping.
 #[inline(never)]
 pub(crate) fn unmap<M: Machine>(kernel: &mut Kernel<'_, M>, slot: Ref<Slot>) {
     let cap = kernel.machine.get(slot).cap;

@@ -95,8 +95,9 @@ pub fn may_lie(cap: &Cap, depth: u16, node_depth: u64) -> bool {
     }
 }
 
-/// The next slot to be deleted, if `slot` is to go with all that depends on it. It has no children, and its node is
-/// empty. `None`: a node has so many slots that looking through them is not over yet, or somebody has to come again.
+/// Returns the next slot to be deleted, if `slot` is to go with all that depends on it. It has no children, and its
+/// node is empty. `None`: a node has so many slots that looking through them is not over yet, or somebody has to come
+/// again.
 pub fn leaf<M: Machine>(m: &mut M, slot: Ref<Slot>) -> Option<Ref<Slot>> {
     let mut at = slot;
     loop {
@@ -126,7 +127,7 @@ enum Content {
 /// How many slots are looked at in one step.
 const LOOK: u32 = 64;
 
-/// Something that lies in a node that nobody can use any more. The node's slot 0, which holds no
+/// Finds something that lies in a node that no capability reaches any more. The node's slot 0, which holds no
 /// capability, remembers how far it is known to be empty.
 fn content<M: Machine>(m: &mut M, node: &Cap) -> Content {
     let first: Ref<Slot> = node.at();

@@ -24,7 +24,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Its events.
+    /// Returns its events.
     pub fn records(&self) -> impl DoubleEndedIterator<Item = Record> + '_ {
         self.items.iter().filter_map(|item| match item {
             Item::Record(record) => Some(*record),
@@ -32,14 +32,14 @@ impl Timeline {
         })
     }
 
-    /// How many records were lost.
+    /// Returns how many records were lost.
     #[must_use]
     pub fn lost(&self) -> u64 {
         let lost = |item: &Item| if let Item::Lost(n) = item { *n } else { 0 };
         self.items.iter().map(lost).fold(0, u64::saturating_add)
     }
 
-    /// Nanoseconds of a TSC, from the TSC's beginning.
+    /// Returns the nanoseconds of a TSC, from the TSC's beginning.
     #[must_use]
     pub fn nanoseconds(&self, tsc: u64) -> u64 {
         (u128::from(tsc) * 1_000_000_000 / u128::from(self.tsc_hz.max(1))) as u64

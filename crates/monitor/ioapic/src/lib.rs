@@ -85,7 +85,7 @@ pub struct Remapping {
 }
 
 impl Remapping {
-    /// The slots that entries hold; none where entries hold vectors.
+    /// Returns the slots that entries hold; none where entries hold vectors.
     #[must_use]
     pub fn slots(&self) -> &[AtomicU32] {
         if self.applies.load(Ordering::Relaxed) == 0 { &[] } else { &self.slots }
@@ -184,13 +184,13 @@ impl Default for Shadow {
 }
 
 impl Shadow {
-    /// Index of the register that the window shows.
+    /// Returns the index of the register that the window shows.
     #[must_use]
     pub fn select(&self) -> u32 {
         self.select.load(Ordering::Relaxed)
     }
 
-    /// An entry.
+    /// Returns an entry.
     #[must_use]
     pub fn entry(&self, line: u32) -> Entry {
         let load = |[low, high]: &[AtomicU32; 2]| {
@@ -246,7 +246,7 @@ impl Lines {
         }
     }
 
-    /// Where a write goes; one that goes to IOREGSEL is done.
+    /// Finds where a write goes; one that goes to IOREGSEL is done.
     ///
     /// # Errors
     /// [`Wrong::Access`]; [`Wrong::Line`] if it would unmask a line of others. A write that masks such a line, or is to
@@ -364,8 +364,8 @@ impl Lines {
     }
 }
 
-/// An entry of the machine's table that names an entry of a VT-d table (VT-d specification, 5.1.2.1). The vector counts
-/// for an EOI.
+/// Returns an entry of the machine's table that names an entry of a VT-d table (VT-d specification, 5.1.2.1). The
+/// vector counts for an EOI.
 const fn indexed(index: u32, vector: u8, wiring: u32) -> Entry {
     const FORMAT: u32 = 1 << 16;
     [vector as u32 | wiring | (index >> 15 & 1) << 11, FORMAT | (index & 0x7FFF) << 17]

@@ -80,7 +80,7 @@ fn answer<M: X86>(m: &M, access: Access) -> Option<Outcome> {
     Some(outcome)
 }
 
-/// Instruction that the guest executed, if it is a MOV.
+/// Returns the instruction that the guest executed, if it is a MOV.
 fn instruction<M: X86>(m: &M) -> Option<decoder::Access> {
     let state = m.state();
     let bytes = match Bytes::assisted(m.fetched()) {

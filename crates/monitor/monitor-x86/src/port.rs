@@ -67,8 +67,8 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
     done(m, access, value, Outcome::skip(Cause::Port, length))
 }
 
-/// Answer of the mediated device that this port belongs to, if it belongs to one. `Some(None)`: this core's turn has
-/// not come, nothing is done.
+/// Returns the answer of the mediated device that this port belongs to, if it belongs to one. `Some(None)`: this core's
+/// turn has not come, nothing is done.
 fn device<M: X86>(
     m: &M,
     port: u32,

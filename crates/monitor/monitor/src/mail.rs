@@ -29,7 +29,7 @@ pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     }
 }
 
-/// State in which other sandboxes' requests end the guest's life, if one does; the first core looks.
+/// Returns the state in which other sandboxes' requests end the guest's life, if one does; the first core looks.
 fn asked<M: Monitor>(m: &M) -> Option<State> {
     if !m.is_first() {
         return None;
@@ -56,8 +56,8 @@ pub fn tally<M: Monitor>(m: &M) {
     }
 }
 
-/// First request that the guest is to be subjected to, whether it runs or not; 0: none. Others are acknowledged and
-/// dropped.
+/// Returns the first request that the guest is to be subjected to, whether it runs or not; 0: none. Others are
+/// acknowledged and dropped.
 fn requested<M: Monitor>(m: &M, runs: bool) -> u64 {
     if !M::has(need::CONTROL) {
         return 0;
@@ -110,7 +110,7 @@ pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
     BUSY
 }
 
-/// True if a sandbox that is about to launch shall not; that grants a start and a restart.
+/// Tells if a sandbox that is about to launch shall not; that grants a start and a restart.
 pub fn stop_requested<M: Monitor>(m: &M) -> bool {
     loop {
         match requested(m, true) {
@@ -121,7 +121,7 @@ pub fn stop_requested<M: Monitor>(m: &M) -> bool {
     }
 }
 
-/// True if a waiting sandbox shall start again.
+/// Tells if a waiting sandbox shall start again.
 pub fn start_requested<M: Monitor>(m: &M) -> bool {
     requested(m, false) != 0
 }

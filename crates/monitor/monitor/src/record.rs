@@ -40,7 +40,7 @@ pub fn deny<M: Monitor>(
     }
 }
 
-/// [`deny`], for a mediated device's register and the value written there, if one was.
+/// Denies ([`deny`]) an access to a mediated device's register; `written` is the value, if it was a write.
 pub fn deny_register<M: Monitor>(
     m: &M,
     register: u64,

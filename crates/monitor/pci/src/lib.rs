@@ -13,13 +13,13 @@ use bulkhead_monitor_abi::pci::{
 /// The machine, as the logic needs it. Two cores of a sandbox come one after the other: a reset in the midst of
 /// another's access would move its BARs.
 pub trait Hardware {
-    /// The registers of a function that are particular.
+    /// Returns the registers of a function that are particular.
     fn registers(&self, function: &Function) -> &[Register];
     /// Reads a register of the configuration space.
     fn config(&self, function: &Function, offset: u16) -> u32;
     /// Writes it.
     fn set_config(&self, function: &Function, offset: u16, value: u32);
-    /// A word of shadow.
+    /// Returns a word of shadow.
     fn shadow(&self, word: u32) -> u32;
     /// Sets it.
     fn set_shadow(&self, word: u32, value: u32);
@@ -32,16 +32,16 @@ pub trait Hardware {
     fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool;
     /// Tells if a local APIC is one of the sandbox's.
     fn owns_core(&self, id: u32) -> bool;
-    /// The number of the entry for a vector on an own core, counted from the sandbox's first one
+    /// Returns the number of the entry for a vector on an own core, counted from the sandbox's first one
     /// ([`Remapping::Entries`]).
     fn entry(&self, core: u32, vector: u8) -> u32;
-    /// An entry of the function's remapping table, if it has one.
+    /// Returns an entry of the function's remapping table, if it has one.
     fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
     /// Makes an entry that is 0 so; false if it is not 0 any more.
     fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
     /// Rings a doorbell of the sandbox's.
     fn ring(&self, bell: u32);
-    /// Where the guest's own table sends a line, as an ICR takes it; 0: nowhere.
+    /// Finds where the guest's own table sends a line, as an ICR takes it; 0: nowhere.
     fn line(&self, line: u32) -> u64;
     /// Says where interrupts of a channel go, in a word of the sandbox's.
     fn aim(&self, word: usize, icr: u64);
