@@ -16,7 +16,7 @@ impl Info {
     /// A notification came: the badge has its bits.
     pub const NOTIFIED: Self = Self(1 << 63);
 
-    /// Returns a message of so many words, [`MAX_WORDS`] at most: what is more is cut off.
+    /// Describes a message of so many words, [`MAX_WORDS`] at most: more are cut off.
     #[must_use]
     pub const fn new(label: u64, words: usize) -> Self {
         let words = if words > MAX_WORDS { MAX_WORDS } else { words };
@@ -43,7 +43,7 @@ impl Info {
         Self(self.0 & !(Self::WORDS | Self::CAP) | kept)
     }
 
-    /// Returns how many words; what is more than [`MAX_WORDS`] counts as that.
+    /// Returns the number of words; more than [`MAX_WORDS`] count as that.
     #[must_use]
     pub const fn words(self) -> usize {
         let words = (self.0 & Self::WORDS) as usize;
@@ -62,7 +62,7 @@ impl Info {
         Self(self.0 & !Self::NOTIFIED.0)
     }
 
-    /// Returns how many words, if it is a message that fits into registers.
+    /// Returns the number of words, if it is a message that fits into registers.
     #[must_use]
     pub const fn short(self) -> Option<usize> {
         let words = self.0 & (Self::NOTIFIED.0 | Self::CAP | Self::WORDS);

@@ -61,7 +61,7 @@ const LEFT: u64 = 1 << 3;
 /// Bits that the owner chooses freely.
 const TAG: u64 = 0xFFFF << 16;
 
-/// Returns the phase in a word.
+/// Returns a word's phase.
 #[must_use]
 pub const fn phase(word: u64) -> u64 {
     word & PHASE

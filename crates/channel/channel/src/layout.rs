@@ -121,7 +121,7 @@ impl Shape {
         shape.data_bytes().is_some_and(|data| data <= room).then_some(shape)
     }
 
-    /// Tells which kind.
+    /// Returns its kind.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
@@ -132,7 +132,7 @@ impl Shape {
         }
     }
 
-    /// Returns the bytes of its messages; 0 where each has its own length.
+    /// Returns the length of its messages in bytes; 0 where each has its own length.
     #[must_use]
     pub const fn message(self) -> u32 {
         match self {
@@ -147,7 +147,7 @@ impl Shape {
         DATA.checked_add(self.data_bytes()?)
     }
 
-    /// Returns the bytes of `rx`.
+    /// Returns the size of `rx` in bytes.
     #[must_use]
     pub const fn rx_bytes(self) -> usize {
         match self {
@@ -156,7 +156,7 @@ impl Shape {
         }
     }
 
-    /// Returns the bytes from the beginning of one message to that of the next.
+    /// Returns the distance of two messages in bytes.
     #[must_use]
     pub(crate) fn stride(self) -> Option<usize> {
         match self {
@@ -190,13 +190,13 @@ impl Shape {
         self.stride()?.checked_mul(self.units() as usize).filter(|_| fits)
     }
 
-    /// Tells which kind, in which version.
+    /// Returns the word with its kind and version.
     #[must_use]
     pub const fn identity(self) -> u64 {
         MAGIC as u64 | (VERSION as u64) << 32 | (self.kind() as u64) << 40
     }
 
-    /// Returns how many, and how large.
+    /// Returns the word with the number and size of its messages.
     #[must_use]
     pub const fn geometry(self) -> u64 {
         let (count, size) = match self {

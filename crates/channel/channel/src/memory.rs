@@ -72,7 +72,7 @@ pub const fn fits(len: usize, at: usize, count: usize) -> bool {
 /// A place that goes round a ring of slots, from the last one to the first. A memory of the machine keeps an
 /// address, so that a message costs no multiplication, no sum and no comparison with the region's end.
 pub trait Lane: Clone + Debug {
-    /// Returns the bytes from the ring's beginning.
+    /// Returns the distance from the ring's beginning in bytes.
     fn at(&self) -> usize;
     /// To the next slot.
     fn step(&mut self);

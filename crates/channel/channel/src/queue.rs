@@ -59,7 +59,7 @@ impl<M: Memory> Held<'_, M> {
         Slot::new(&self.ring.data, self.lane().at(), self.ring.size)
     }
 
-    /// Returns the bytes of its message.
+    /// Returns the length of its message in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ring.size
@@ -86,7 +86,7 @@ pub struct Batch<'a, M: Memory> {
 }
 
 impl<M: Memory> Batch<'_, M> {
-    /// Returns how many.
+    /// Returns the number of its messages.
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.len
@@ -181,7 +181,7 @@ impl<M: Memory> Slot<'_, M> {
         Self { data: data.clone(), base, len, life: PhantomData }
     }
 
-    /// Returns the bytes of the message.
+    /// Returns the length of the message in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len

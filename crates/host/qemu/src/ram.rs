@@ -86,13 +86,13 @@ impl Ram {
         &self.path
     }
 
-    /// Returns the bytes of RAM.
+    /// Returns the size of the RAM.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Returns the bytes of RAM below 4 GiB.
+    /// Returns the size of the RAM below 4 GiB.
     #[must_use]
     pub fn below_4g(&self) -> u64 {
         below_4g(self.size)
@@ -120,7 +120,7 @@ impl Ram {
         self.file.write_all_at(bytes, at).map_err(Error::io(&self.path))
     }
 
-    /// Finds where in the file a physical range lies.
+    /// Finds the place of a physical range in the file.
     fn offset(&self, pa: u64, len: u64) -> Result<u64, Error> {
         offset(self.size, pa, len).ok_or(Error::NoRam(pa))
     }
@@ -136,7 +136,7 @@ impl Drop for Ram {
     }
 }
 
-/// Returns the bytes of RAM that q35 puts below 4 GiB.
+/// Returns the size of the RAM that q35 puts below 4 GiB.
 #[must_use]
 pub fn below_4g(size: u64) -> u64 {
     if size >= Q35_SPLITS_FROM { Q35_BELOW_4G } else { size }

@@ -46,7 +46,7 @@ impl Root {
         node.and_then(|node| node.at(index)).unwrap_or(Ref::NONE)
     }
 
-    /// Returns a slot of it; slot 0 is reserved.
+    /// Returns one of its slots; slot 0 is reserved.
     pub fn at(self, index: u32) -> Option<Ref<Slot>> {
         (index != 0 && index < self.slots).then(|| self.first.nth(index))
     }

@@ -39,7 +39,7 @@ impl Timeline {
         self.items.iter().map(lost).fold(0, u64::saturating_add)
     }
 
-    /// Returns the nanoseconds of a TSC, from the TSC's beginning.
+    /// Converts a TSC to nanoseconds, from the TSC's beginning.
     #[must_use]
     pub fn nanoseconds(&self, tsc: u64) -> u64 {
         (u128::from(tsc) * 1_000_000_000 / u128::from(self.tsc_hz.max(1))) as u64

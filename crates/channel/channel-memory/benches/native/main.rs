@@ -149,7 +149,7 @@ fn all(step: &mut Step, messages: u64) -> u64 {
     sum
 }
 
-/// Returns the nanoseconds a message.
+/// Returns the nanoseconds for a message.
 fn throughput((send, receive): &mut Duplex, messages: u64) -> f64 {
     let start = Barrier::new(2);
     std::thread::scope(|scope| {
