@@ -1,6 +1,5 @@
-//! Frequencies of the time stamp counter and of the local APIC timer, measured
-//! against the ACPI PM timer (ACPI 6.5, 4.8.3.3) while other cores' INIT is
-//! waited for, so it costs no time of its own.
+//! Frequencies of the time stamp counter and of the local APIC timer, measured against the ACPI PM timer (ACPI 6.5,
+//! 4.8.3.3). The other cores' INIT has to be waited for meanwhile, so measuring costs no time of its own.
 
 use crate::port::inl;
 use bulkhead_cpu_x86::{rdmsr, rdtsc, wrmsr};
@@ -8,6 +7,7 @@ use bulkhead_monitor_abi::monitor::Clock;
 use bulkhead_monitor_abi_x86::msr;
 
 const PM_HZ: u64 = 3_579_545;
+/// A PM timer has 24 bits or 32; the lower ones suffice for 10 ms.
 const PM_MASK: u32 = 0xFF_FFFF;
 /// 10 ms, as INIT needs (MultiProcessor Specification 1.4, B.4).
 const TICKS: u32 = (PM_HZ / 100) as u32;
@@ -15,7 +15,7 @@ const TICKS: u32 = (PM_HZ / 100) as u32;
 const STEP: u64 = 25_000_000;
 const LAPIC: u64 = 0xFEE0_0000;
 
-/// What was measured.
+/// Measured rates.
 pub struct Measured {
     pub clock: Clock,
     /// TSC ticks that it took.
@@ -41,7 +41,7 @@ impl Lapic {
     }
 
     fn count(&self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: this core's own APIC; a read of the count changes nothing.
         unsafe {
             if self.x2apic {
                 rdmsr(msr::X2APIC_TMCCT) as u32
@@ -74,8 +74,10 @@ pub fn measure(port: u16) -> Measured {
     let base = unsafe { rdmsr(msr::APIC_BASE) };
     let lapic = Lapic { x2apic: base & 1 << 10 != 0 };
     lapic.write(0x320, 1 << 16); // timer masked
+    // The divisor that guests and kernels set: the rate is for it.
     lapic.write(0x3E0, 0b1011); // divide by 1
     let begin = rdtsc();
+    // From edge to edge: the error is then one read of the port at each end, not a tick of 280 ns.
     let first = edge(port, pm(port));
     let start = rdtsc();
     lapic.write(0x380, u32::MAX);
@@ -83,12 +85,15 @@ pub fn measure(port: u16) -> Measured {
     while now.wrapping_sub(first) & PM_MASK < TICKS {
         let next = edge(port, now);
         if next == now {
+            // The loop must end without a timer, too.
             break; // the timer does not run
         }
         now = next;
     }
     let end = rdtsc();
+    // Read right after the TSC, so that both clocks have counted for one time.
     let count = lapic.count();
+    // Stopped, as after a reset.
     lapic.write(0x380, 0);
     let ticks = u64::from(now.wrapping_sub(first) & PM_MASK).max(1);
     Measured {
@@ -100,8 +105,9 @@ pub fn measure(port: u16) -> Measured {
     }
 }
 
-/// The nearest multiple of [`STEP`] where the measurement (good to 100 ppm) fits it.
+/// Returns the nearest multiple of [`STEP`] where the measurement (good to 100 ppm) fits it.
 fn round(hz: u64) -> u64 {
     let near = (hz + STEP / 2) / STEP * STEP;
+    // A rate beyond 200 ppm of a multiple is no rounding error but another clock.
     if near.abs_diff(hz) * 5_000 < hz { near } else { hz }
 }

@@ -8,12 +8,12 @@ use bulkhead_handover::image::{BOOT_MAGIC, BootReport, Header};
 use bulkhead_launch::Error;
 use core::sync::atomic::{AtomicU16, Ordering};
 
+/// Port of the 16550, and the debug port; 0: none.
 static UART: AtomicU16 = AtomicU16::new(0);
 static DEBUG: AtomicU16 = AtomicU16::new(0);
 
-/// Takes the ports from the image. It is not verified yet, so ports at which
-/// every PC has something else are not used: below 0x100 all but the debug
-/// console, PCI's, and the reset port among these.
+/// Takes the ports from the image. It is not verified yet, so ports at which every PC has something else are not used.
+/// These are all below 0x100 but the debug console, and PCI's, with the reset port among them.
 pub fn init(header: &Header) {
     const DEBUG_CONSOLE: u16 = 0xE9;
     let usable = |port: u16| port >= 0x100 && port & !7 != 0xCF8;
@@ -26,6 +26,7 @@ pub fn init(header: &Header) {
         // SAFETY: the machine description says that a 16550 is there:
         // 115200 baud, 8 bits, no parity, FIFO, no interrupts.
         unsafe {
+            // Interrupt enable; line control with DLAB; divisor 1; line control; FIFO control.
             for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 7)] {
                 outb(uart.wrapping_add(register), value);
             }
@@ -37,11 +38,13 @@ fn put(byte: u8) {
     let (uart, debug) = (UART.load(Ordering::Relaxed), DEBUG.load(Ordering::Relaxed));
     // SAFETY: as in `init`; a transmitter that never gets ready is given up on.
     unsafe {
+        // First: the debug port takes a byte at once, so a hanging UART does not keep a message from it.
         if debug != 0 {
             outb(debug, byte);
         }
         if uart != 0 {
             let patience = 100_000;
+            // Line status, bit 5: the transmitter's register is empty.
             let _ = (0..patience).find(|_| inb(uart.wrapping_add(5)) & 0x20 != 0);
             outb(uart, byte);
         }
@@ -51,6 +54,7 @@ fn put(byte: u8) {
 pub fn text(text: &str) {
     for byte in text.bytes() {
         if byte == b'\n' {
+            // LF alone moves a terminal down, and not to the line's start.
             put(b'\r');
         }
         put(byte);
@@ -58,6 +62,7 @@ pub fn text(text: &str) {
 }
 
 pub fn number(value: u64, base: u64) {
+    // The longest number, 2^64 - 1, has 20 decimal digits.
     let mut digits = [0u8; 20];
     let mut left = value;
     let mut used = 0;
@@ -84,6 +89,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
+/// Names an owner. `u32::MAX` is the image: the check has no sandbox to blame.
 fn owner(sandbox: u32) {
     if sandbox == u32::MAX {
         say!("the image");

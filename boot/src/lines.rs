@@ -1,6 +1,6 @@
-//! Finds out whether the IOMMU sees the IOAPIC's messages, and settles what becomes of them: the 8254's line is fired
-//! once, with an entry that means one vector to the IOMMU and another one without it
-//! (docs/decisions/0029-lines-tested-at-boot.md). What is privileged here is gone with the boot code.
+//! Finds out whether the IOMMU sees the IOAPIC's messages, and settles how they are sent: remapped or direct. The
+//! 8254's line is fired once, with an entry that means one vector to the IOMMU and another one without it
+//! (docs/decisions/0029-lines-tested-at-boot.md). This privileged code is gone with the boot code.
 
 use crate::Stop;
 use crate::machine::Pc;

@@ -15,6 +15,7 @@ pub struct LowMemory;
 
 impl Memory for LowMemory {
     fn bytes(&self, pa: u64, len: usize) -> Option<&[u8]> {
+        // Addresses come out of the loader's and the firmware's tables: they are claims.
         if pa == 0 || pa.checked_add(len as u64)? > 1 << 32 {
             return None;
         }
@@ -32,7 +33,7 @@ impl RecordMemory for LowMemory {
     }
 
     fn copy(&mut self, dst: u64, src: u64, len: u64) {
-        // SAFETY: as above; the source is the image, which no sandbox's memory overlaps.
+        // SAFETY: the destination as for `zero`; the source is the image, which no sandbox's memory overlaps.
         unsafe {
             core::ptr::copy_nonoverlapping(src as *const u64, dst as *mut u64, len as usize / 8)
         }
@@ -60,13 +61,16 @@ impl Pc {
         // SAFETY: the PICs' mask registers, and I/O APICs that the MADT names;
         // nobody handles interrupts at this point.
         unsafe {
+            // OCW1, the mask registers of both 8259As.
             outb(0x21, 0xFF);
             outb(0xA1, 0xFF);
             for &base in self.tables.ioapics() {
                 let (index, window) = (base as u64 as *mut u32, (base as u64 + 0x10) as *mut u32);
+                // Register 1, the version: bits 23:16 have the index of the last entry (82093AA, 3.2.2).
                 index.write_volatile(1);
                 let last = window.read_volatile() >> 16 & 0xFF;
                 for entry in 0..=last {
+                    // The lower half of an entry has its mask, bit 16. The upper half has no effect then.
                     index.write_volatile(0x10 + 2 * entry);
                     window.write_volatile(1 << 16);
                 }
@@ -79,6 +83,7 @@ impl Pc {
     pub fn reset_other_cores(&mut self, pm_timer: u16) -> Measured {
         const X2APIC: u64 = 0b11 << 10;
         const INIT_ALL_OTHERS: u32 = 3 << 18 | 1 << 14 | 5 << 8;
+        // The page is ready before any core can be sent to it.
         trampoline::install();
         // SAFETY: nothing runs on the other cores yet but the firmware's wait.
         unsafe {
@@ -87,7 +92,9 @@ impl Pc {
             } else {
                 (0xFEE0_0300 as *mut u32).write_volatile(INIT_ALL_OTHERS);
             }
+            // INIT takes 10 ms, for which the clocks are measured.
             let measured = clock::measure(pm_timer);
+            // Afterwards, since under icount QEMU cannot read the counter of x2APIC mode.
             wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
             measured
         }
@@ -104,6 +111,7 @@ impl BootMachine for Pc {
     }
 
     fn this_core(&self) -> u32 {
+        // As the start-up code finds a core's ID: the two have to agree.
         if cpuid(0, 0).eax >= 0xB && cpuid(0xB, 0).ebx != 0 {
             cpuid(0xB, 0).edx
         } else {
@@ -113,6 +121,7 @@ impl BootMachine for Pc {
 
     fn start_core(&mut self, id: u32, start: CoreStart) {
         const STARTUP: u64 = 1 << 14 | 6 << 8;
+        // The slot is complete before the SIPI that lets a core read it.
         trampoline::direct(self.started, id, start);
         // SAFETY: the core waits for this since its INIT, and the page is ready.
         unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | STARTUP | TRAMPOLINE_PA >> 12) };
@@ -125,6 +134,7 @@ impl BootMachine for Pc {
         // has it; a core that runs already ignores it.
         for again in 0..2 {
             let begin = rdtsc();
+            // A core that does not come is no reason to hang: it is told, with its ID.
             while rdtsc() - begin < ARRIVAL {
                 if trampoline::has_arrived(self.started - 1) {
                     return true;
@@ -145,7 +155,7 @@ impl BootMachine for Pc {
 /// TSC ticks to wait for a core: a tenth of a second or so.
 const ARRIVAL: u64 = 300_000_000;
 
-/// Nothing more can be done: the error is on the console and in the report.
+/// Sleeps for good: the error is on the console and in the report.
 pub fn give_up() -> ! {
     loop {
         // SAFETY: sleeps for good.

@@ -76,9 +76,11 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_ticks: u64) -> !
 
 fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> Result<(), Stop> {
     write_report(&report);
+    // First, because all later steps use these features.
     processor::check(header.monitors).map_err(Stop::Processor)?;
     let loader =
         multiboot::parse(magic, u64::from(info_pa), &LowMemory).ok_or(Stop::NoMemoryMap)?;
+    // Multiboot 2 may hand the RSDP over, as on UEFI. Multiboot 1 does not; a BIOS has it in low memory.
     let rsdp = loader.rsdp.or_else(|| acpi::find_rsdp(&LowMemory));
     let tables = rsdp.and_then(|r| acpi::parse(r, &LowMemory)).ok_or(Stop::NoAcpi)?;
     let mut pc = Pc::new(loader, tables);
@@ -86,17 +88,21 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     let sandboxes = sandboxes(header)?;
     let config_ops = config_ops(header, sandboxes)?;
     let image = Image { header, sandboxes, config_ops, launch: record(header)? };
+    // No device and no other core was touched up to here: a wrong image leaves them as they were.
     verify(image, sealed(header), &pc).map_err(Stop::Manifest)?;
     if tables.pm_timer == 0 {
         return Err(Stop::NoTimer);
     }
     say!("bulkhead: ", dec image.sandboxes.len() as u64, " sandboxes, ", dec tables.cores().len() as u64, " cores\n");
 
+    // In this order: no interrupt of the firmware's is left, then no function masters the bus, then the IOMMU
+    // translates. So no DMA of the firmware's passes, and none is blocked in the middle.
     pc.silence();
     pci::set_up(image.config_ops)?;
     pci::confine(&header.iommu)?;
     let measured = pc.reset_other_cores(tables.pm_timer);
     report.waited = measured.waited;
+    // Behind the clocks, since the test needs x2APIC mode; before the launch, since it takes interrupts.
     report.lines = lines::settle(&header.iommu, &pc)?;
     report.hz = measured.clock.hz;
     report.timer_hz = measured.clock.timer_hz;
@@ -108,6 +114,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     }
     // After the clocks: kernels have their information page from here.
     let begin = bulkhead_cpu_x86::rdtsc();
+    // With monitors this only clears channels, before any guest can see them.
     play(&mut LowMemory, image.launch, 0);
     report.played = bulkhead_cpu_x86::rdtsc() - begin;
     let own = start_cores(image, &mut pc).map_err(Stop::Core)?;
@@ -119,11 +126,12 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     }
 }
 
-/// The sandboxes after the header, if that many fit.
+/// Returns the sandboxes after the header, if that many fit.
 fn sandboxes(header: &Header) -> Result<&[Sandbox], Stop> {
     let count = header.sandboxes as usize;
     let bytes = size_of::<Header>() + count * size_of::<Sandbox>();
     if count > bulkhead_handover::MAX_SANDBOXES
+        // The checksum is not verified yet, and covers these bytes: their number has to be bounded without it.
         || bytes as u64 > header.sealed
         || header.sealed > MAX_SEALED
     {
@@ -134,7 +142,7 @@ fn sandboxes(header: &Header) -> Result<&[Sandbox], Stop> {
     Ok(unsafe { core::slice::from_raw_parts((header as *const Header).add(1).cast(), count) })
 }
 
-/// The steps after the sandboxes, if that many fit.
+/// Returns the steps after the sandboxes, if that many fit.
 fn config_ops<'a>(header: &'a Header, sandboxes: &[Sandbox]) -> Result<&'a [ConfigOp], Stop> {
     let before = size_of::<Header>() + size_of_val(sandboxes);
     let count = header.config_ops as usize;
@@ -149,16 +157,17 @@ fn config_ops<'a>(header: &'a Header, sandboxes: &[Sandbox]) -> Result<&'a [Conf
     })
 }
 
-/// The boot code's launch record, if it lies in the sealed part.
+/// Returns the boot code's launch record, if it lies in the sealed part.
 fn record(header: &Header) -> Result<&[Op], Stop> {
     let (sealed, Range { start, len }) = (header as *const Header as u64, header.launch);
+    // Wraps below the sealed part, so one comparison has both ends.
     let offset = start.wrapping_sub(sealed);
     if len > 0 && (start % 8 != 0 || offset > header.sealed || len > header.sealed - offset) {
         return Err(Stop::Manifest(Error::Bounds("launch record")));
     }
     let count = len as usize / size_of::<Op>();
     let at = if len > 0 { start as *const Op } else { core::ptr::NonNull::dangling().as_ptr() };
-    // SAFETY: as above: in the sealed part, aligned, and `Op` holds for any bytes.
+    // SAFETY: the range is in the sealed part and aligned, and `Op` holds for any bytes.
     Ok(unsafe { core::slice::from_raw_parts(at, count) })
 }
 
@@ -167,7 +176,7 @@ const MAX_SEALED: u64 = 64 << 20;
 const IMAGE_END: u64 = 3 << 30;
 
 fn sealed(header: &Header) -> &[u64] {
-    // SAFETY: as above: bounded, in identity-mapped memory, any bytes will do.
+    // SAFETY: the length is bounded, the memory identity-mapped, and any bytes will do.
     unsafe {
         core::slice::from_raw_parts((header as *const Header).cast(), header.sealed as usize / 8)
     }

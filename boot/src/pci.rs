@@ -7,6 +7,8 @@ use bulkhead_cpu_x86::rdtsc;
 use bulkhead_handover::image::{ConfigOp, Iommu};
 use core::ptr::{read_volatile, write_volatile};
 
+/// Ports of PCI's configuration mechanism #1 (PCI 3.0, 3.2.2.3.2). They work on any firmware; the memory-mapped space
+/// may be elsewhere until a step has set its address.
 const ADDRESS: u16 = 0xCF8;
 const DATA: u16 = 0xCFC;
 
@@ -17,6 +19,7 @@ const DATA: u16 = 0xCFC;
 pub fn set_up(ops: &[ConfigOp]) -> Result<(), Stop> {
     let mut registers = 0;
     for op in ops {
+        // This kind names the registers of a unit for the steps behind it.
         if op.kind == ConfigOp::AT {
             registers = u64::from(op.value);
         }
@@ -49,6 +52,7 @@ pub fn set_up(ops: &[ConfigOp]) -> Result<(), Stop> {
             }
             _ => op.value,
         };
+        // Another function than the one described: a grant would go to the wrong device.
         if found != expected {
             return Err(Stop::Function(op.bdf, expected, found));
         }
@@ -56,8 +60,8 @@ pub fn set_up(ops: &[ConfigOp]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Switches on a port's access control services, all that it has of those that keep requests on their way to the IOMMU
-/// (PCIe 5.0, 7.7.8); whether source validation is on then.
+/// Switches on those of a port's access control services that keep requests on their way to the IOMMU (PCIe 5.0,
+/// 7.7.8). Returns true if source validation is on then.
 fn validate(op: &ConfigOp) -> bool {
     const ACS: u32 = 0x000D;
     const SOURCE_VALIDATION: u32 = 1;
@@ -71,6 +75,7 @@ fn validate(op: &ConfigOp) -> bool {
         if read_volatile(header) & 0xFFFF != ACS {
             return false;
         }
+        // Capability in the lower half, control in the upper one: what it can do is switched on.
         let has = read_volatile(register) & ALL;
         write_volatile(register, has << 16);
         read_volatile(register) >> 16 & has & SOURCE_VALIDATION != 0
@@ -139,13 +144,16 @@ pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
         // SAFETY: the IOMMU's registers, by the machine description; identity-mapped.
         unsafe { write_volatile((iommu.base + register) as *mut u64, value) }
     };
-    // SAFETY: as above.
+    // SAFETY: the IOMMU's registers, as for a write; reads of these have no effect.
     let get = |register: u64| unsafe { read_volatile((iommu.base + register) as *const u64) };
+    // Off while its tables are set: a firmware may have left it on, with tables of its own.
     set(register::CONTROL, 0);
+    // The field has the size in pages, less one.
     let device_table = iommu.device_table.start | (iommu.device_table.len / 4096 - 1);
     set(register::DEVICE_TABLE, device_table);
     set(register::COMMANDS, iommu.commands.start | RING_512);
     set(register::EVENTS, iommu.events.start | RING_512);
+    // Addresses in an exclusion range are not translated: a firmware's would be a hole.
     set(register::EXCLUSION_BASE, 0);
     set(register::EXCLUSION_LIMIT, 0);
     for index in [
@@ -157,6 +165,7 @@ pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
         set(index, 0);
     }
     set(register::CONTROL, ENABLE | EVENTS_ENABLE | COMMANDS_ENABLE);
+    // Reads without an IOMMU give all ones or zeros: nothing else of it has to be believed.
     if get(register::DEVICE_TABLE) != device_table {
         return Err(Stop::Iommu("there is none at its address"));
     }
@@ -168,7 +177,7 @@ pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
     }
     set(register::COMMANDS_TAIL, 32);
     let begin = rdtsc();
-    // SAFETY: as above; the IOMMU writes it.
+    // SAFETY: the end of the verified command buffer; the IOMMU writes it.
     while unsafe { read_volatile(done as *const u64) } != 1 {
         if rdtsc() - begin > PATIENCE {
             return Err(Stop::Iommu(SLOW));

@@ -11,9 +11,11 @@ use bulkhead_monitor_abi_x86::vmcs::{
 
 /// Checks the processor for kernels and for a kind of monitor ([`bulkhead_handover::image::Header::monitors`]).
 pub fn check(monitors: u64) -> Result<(), &'static str> {
+    // Monitors and kernels use the APIC by MSRs alone. Its page would be one more mapping for each of them to confine.
     if cpuid(1, 0).ecx >> 21 & 1 == 0 {
         return Err("x2APIC (CPUID 1 ECX bit 21)");
     }
+    // Without it every page that a monitor or a kernel writes could be executed.
     if extended(0x8000_0001).1 >> 20 & 1 == 0 {
         return Err("no-execute pages (CPUID 8000_0001 EDX bit 20)");
     }
@@ -24,7 +26,7 @@ pub fn check(monitors: u64) -> Result<(), &'static str> {
     }
 }
 
-/// ECX and EDX of an extended leaf.
+/// Returns ECX and EDX of an extended leaf.
 fn extended(leaf: u32) -> (u32, u32) {
     let answer = cpuid(leaf, 0);
     (answer.ecx, answer.edx)
@@ -32,6 +34,7 @@ fn extended(leaf: u32) -> (u32, u32) {
 
 fn svm() -> Result<(), &'static str> {
     const VM_CR_SVMDIS: u64 = 1 << 4;
+    // A leaf beyond the last one answers with data of another leaf, so the last one is looked at first.
     let last = cpuid(0x8000_0000, 0).eax;
     // Bochs' generic processor has SVM and forgets the bit (docs/decisions/0003-bochs.md).
     let says = extended(0x8000_0001).0 >> 2 & 1 != 0;
@@ -41,6 +44,7 @@ fn svm() -> Result<(), &'static str> {
     if extended(0x8000_000A).1 & 1 == 0 {
         return Err("nested paging (CPUID 8000_000A EDX bit 0)");
     }
+    // The host baked nested tables with the largest pages that fit, before it knew the processor.
     if extended(0x8000_0001).1 >> 26 & 1 == 0 {
         return Err("1 GiB pages (CPUID 8000_0001 EDX bit 26)");
     }
@@ -63,6 +67,8 @@ fn vtx() -> Result<(), &'static str> {
     // SAFETY: processors with VMX have these registers (SDM, appendix A). Secondary controls and EPT have theirs where
     // another register says so, which is read first.
     let read = |register: u32| unsafe { rdmsr(register) };
+    // VMXON faults unless the register is locked with the bit on (SDM volume 3, 24.7). A firmware may leave that to the
+    // system.
     let control = read(vmx::FEATURE_CONTROL);
     if control & vmx::LOCKED == 0 {
         // SAFETY: the register is there. The bits turn VMX on until the next reset, and nothing else.
@@ -72,6 +78,8 @@ fn vtx() -> Result<(), &'static str> {
     } else if control & vmx::VMX_OUTSIDE_SMX == 0 {
         return Err("VT-x: the firmware has locked it off (IA32_FEATURE_CONTROL bit 2)");
     }
+    // Without these registers some controls are always on (SDM volume 3, A.2). Exits of CR3 are among them, one for
+    // each switch of a guest's page tables.
     if read(vmx::BASIC) & vmx::HAS_TRUE == 0 {
         return Err("controls that may be off (IA32_VMX_BASIC bit 55)");
     }
@@ -79,6 +87,8 @@ fn vtx() -> Result<(), &'static str> {
         return Err("secondary controls (IA32_VMX_TRUE_PROCBASED_CTLS bit 63)");
     }
     controls(read)?;
+    // Bits that VMX operation fixes to 1 (SDM volume 3, A.7 and A.8). PE and PG are free in an unrestricted guest, and
+    // the monitor sets NE and VMXE behind the guest's back. Any other bit would be one that a guest cannot clear.
     let fixed = read(vmx::CR0_FIXED0) & !(CR0_NE | 1 << 31 | 1);
     if fixed | read(vmx::CR4_FIXED0) & !CR4_VMXE != 0 {
         return Err(

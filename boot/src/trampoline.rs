@@ -10,6 +10,7 @@ use bulkhead_handover::map::TRAMPOLINE_PA;
 struct Slot {
     id: u32,
     /// Physical address below 4 GiB.
+    /// 32-bit code loads CR3 with it.
     root: u32,
     entry: u64,
     stack: u64,
@@ -31,11 +32,13 @@ core::arch::global_asm!(
     ".code16",
     "   cli",
     "   cld",
+    // A SIPI enters in real mode, with CS = 0x0800 and IP = 0. With DS = 0 the offsets below are physical addresses.
     "   xor ax, ax",
     "   mov ds, ax",
     "   lgdtd [{base} + {gdt} + 32]",
     "   mov eax, 1",
     "   mov cr0, eax",
+    // As bytes: the code runs at its place in the page, and is linked elsewhere.
     "   .byte 0x66, 0xEA", // far jump, 32-bit offset
     "   .long {base} + trampoline32 - trampoline",
     "   .word 0x08",
@@ -60,6 +63,7 @@ core::arch::global_asm!(
     "   shr ebx, 24",
     "   mov edx, ebx",
     "3: mov ebx, {base} + {table}",
+    // No stack is used on this way, and a core writes its own slot alone: any number of cores may come at once.
     "4: mov eax, [ebx]",
     "   cmp eax, edx",
     "   je 5f",
@@ -67,9 +71,11 @@ core::arch::global_asm!(
     "   cmp eax, -1",
     "   jne 4b",
     "   jmp trampoline_rest32",
+    // Written before paging comes on: a monitor's tables map the page read-only.
     "5: mov dword ptr [ebx + 24], 1",
     "   mov eax, 0x20", // PAE
     "   mov cr4, eax",
+    // The core goes straight into its monitor's tables, so the boot code's are never on here.
     "   mov eax, [ebx + 4]",
     "   mov cr3, eax",
     "   mov ecx, 0xC0000080",
@@ -81,6 +87,7 @@ core::arch::global_asm!(
     "   .byte 0xEA",
     "   .long {base} + trampoline64 - trampoline",
     "   .word 0x18",
+    // A core that no slot names rests here, with interrupts off.
     "trampoline_rest32:",
     "   cli",
     "   hlt",
@@ -90,10 +97,12 @@ core::arch::global_asm!(
     "   xor eax, eax",
     "   mov fs, eax",
     "   mov gs, eax",
+    // RSP at last: stacks are mapped by the monitor's tables only.
     "   mov rsp, [rbx + 16]",
     "   jmp [rbx + 8]",
     // RDI = root, RSI = entry, RDX = stack: the first core leaves the boot code.
     "trampoline_leave:",
+    // The boot code's own GDT lies where the monitor's tables map nothing. This one is in the page, which they map.
     "   lgdt [{base} + {gdt} + 48]",
     "   mov cr3, rdi",
     "   mov rsp, rdx",
@@ -128,7 +137,7 @@ fn slots() -> *mut Slot {
     (TRAMPOLINE_PA + TABLE) as *mut Slot
 }
 
-/// Where a label of the code lies in the page.
+/// Finds where a label of the code lies in the page.
 fn at(label: *const u8) -> u64 {
     TRAMPOLINE_PA + (label as u64 - &raw const trampoline as u64)
 }
@@ -145,6 +154,7 @@ pub fn install() {
             len.min(TABLE as usize),
         );
         for i in 0..=SLOTS {
+            // No ID yet: a core that comes uncalled finds no slot and rests.
             (&raw mut (*slots().add(i)).id).write_volatile(u32::MAX);
         }
     }
@@ -166,14 +176,13 @@ pub fn direct(slot: usize, id: u32, start: CoreStart) {
     }
 }
 
-/// Whether the core of a slot was here.
+/// Tells if the core of a slot has come here.
 pub fn has_arrived(slot: usize) -> bool {
-    // SAFETY: inside the page.
+    // SAFETY: inside the page. The read is volatile, since another core writes there.
     unsafe { (&raw const (*slots().add(slot.min(SLOTS - 1))).arrived).read_volatile() == 1 }
 }
 
-/// The boot core goes into its monitor. The page is mapped there too, so it can
-/// change the tables under itself.
+/// Takes the boot core into its monitor. The page is mapped there too, so it can change the tables under itself.
 pub fn leave(start: CoreStart) -> ! {
     // SAFETY: `start` was verified to be this core's monitor; no boot code runs after this.
     unsafe {
@@ -182,7 +191,7 @@ pub fn leave(start: CoreStart) -> ! {
     }
 }
 
-/// The boot core has no sandbox: it sleeps in the page for good.
+/// Lets a boot core without a sandbox sleep in the page for good.
 pub fn rest() -> ! {
     // SAFETY: that code halts with interrupts off.
     unsafe {

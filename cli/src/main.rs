@@ -1,7 +1,6 @@
 //! The `bulkhead` command. Each subcommand is a file in `cmd/`; this one only
-//! hands over to them. A command prints its result on standard output and its
-//! complaints on standard error, and its exit status is 0, 1 (the manifest or
-//! the run is not right) or 2 (the command line is not).
+//! hands over to them. A command prints its result on standard output and its complaints on standard error. Its exit
+//! status is 0, 1 (the manifest or the run is not right) or 2 (the command line is not).
 
 mod cmd;
 mod denied;

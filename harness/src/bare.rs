@@ -1,6 +1,5 @@
-//! Baselines: what a sandbox would run, on the bare machine. The image crate makes
-//! the guest, memory map and tables included; harness/bare's loader starts it at
-//! the same addresses, with no SVM and no monitor.
+//! Baselines: a sandbox's guest on the bare machine. The image crate makes the guest, memory map and tables included;
+//! harness/bare's loader starts it at equal addresses, with no SVM and no monitor.
 
 use crate::{Failure, build};
 use bulkhead_arch_x86::start::GDT;
@@ -28,7 +27,7 @@ const CLOCKS: (u64, u64) = (1_000_000, 1_000_000_000);
 /// First port of the serial line that a guest's console is.
 const COM2: u16 = 0x2F8;
 
-/// What firmware and loader may have used of a guest's RAM; QEMU's is zero otherwise.
+/// Ranges of a guest's RAM that firmware and loader may have used; QEMU's is zero otherwise.
 const USED: [Range; 2] =
     [Range { start: 0, len: 0xA_0000 }, Range { start: 0x10_0000, len: 0x10_0000 }];
 
@@ -58,12 +57,10 @@ pub fn pack(guest: &Guest) -> Vec<u8> {
     out
 }
 
-/// A machine that runs a sandbox's guest alone, on as many cores as the sandbox
-/// has, with the PCI functions of `description` that it owns, at their addresses, and
-/// files behind drives by name. Its serial ports go to files. Cores must have the
-/// x2APIC IDs from 0 on, memory must start at 0 and end below the loader; functions
-/// are those on bus 0. Linux reaches them by 0xCF8 and 0xCFC: its tables name the
-/// sandbox's ECAM, which is not there.
+/// Returns a machine that runs a sandbox's guest alone, on as many cores as the sandbox has. It has the PCI functions
+/// of `description` that the sandbox owns, at their addresses, and files behind drives by name. Its serial ports go to
+/// files. Cores must have the x2APIC IDs from 0 on. Memory must start at 0 and end below the loader. Functions are
+/// those on bus 0. Linux reaches them by 0xCF8 and 0xCFC: its tables name the sandbox's ECAM, which is not there.
 pub fn machine(
     sandbox: &Sandbox,
     description: &Description,
@@ -151,7 +148,7 @@ fn devices(arguments: &[String], owned: &[String]) -> Vec<String> {
     kept
 }
 
-/// A sandbox of this shape that no manifest describes: RAM from 0, COM2.
+/// Returns a sandbox of this shape that no manifest describes: RAM from 0, COM2.
 #[must_use]
 pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbox {
     Sandbox {

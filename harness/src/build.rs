@@ -5,20 +5,20 @@ use crate::program::Program as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The repository.
+/// Returns the repository.
 #[must_use]
 pub fn root() -> PathBuf {
     let harness = Path::new(env!("CARGO_MANIFEST_DIR"));
     harness.parent().unwrap_or(harness).to_owned()
 }
 
-/// The build folder.
+/// Returns the build folder.
 #[must_use]
 pub fn target() -> PathBuf {
     root().join("target")
 }
 
-/// The counting plugin. It is no member of the workspace, for its licence's sake.
+/// Returns the counting plugin. It is no member of the workspace, for its licence's sake.
 pub fn plugin() -> Result<PathBuf, Failure> {
     let dir = target().join("plugin");
     let manifest = root().join("plugin/Cargo.toml");

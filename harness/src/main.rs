@@ -47,7 +47,7 @@ enum Command {
     },
     /// Measure everything that is promised; fails when a bound is not reached.
     Bench {
-        /// Only figures whose names begin so, or with one of several with commas between them.
+        /// Only figures with names that begin so, or with one of several beginnings with commas between them.
         #[arg(long, default_value = "", hide_default_value = true)]
         only: String,
     },

@@ -1,18 +1,18 @@
 //! `docs/numbers.md` and the rows of `make bench`: the page's tables have what was measured.
 //!
-//! `bulkhead-harness numbers` says where they differ, with `--write` it writes the rows into the page. What `make test`
-//! measures itself is compared there, too ([`said`]): a page that nobody has brought up to date is a failed test.
+//! `bulkhead-harness numbers` says where they differ, with `--write` it writes the rows into the page. Figures that
+//! `make test` measures itself are compared there, too ([`said`]): an outdated page is a failed test.
 
 use crate::rows::{Row, Rows};
 use crate::{Failure, build};
 use std::path::PathBuf;
 
-/// The page.
+/// Returns the page.
 fn file() -> PathBuf {
     build::root().join("docs/numbers.md")
 }
 
-/// What differs, and the page as it should be.
+/// Differences, and the page as it should be.
 #[derive(Debug, Default, PartialEq)]
 pub struct Compared {
     /// Lines of tables, in words: the row, what the page has, what was measured.
@@ -35,7 +35,7 @@ pub fn compare(rows: &Rows, write: bool) -> Result<Compared, Failure> {
     Ok(compared)
 }
 
-/// Value of a row in the page.
+/// Returns the value of a row in the page.
 ///
 /// # Errors
 /// The page cannot be read, or has no such row.
@@ -47,7 +47,7 @@ pub fn said(name: &str) -> Result<f64, Failure> {
     Ok(value.ok_or_else(|| format!("docs/numbers.md has no value of {name}"))?)
 }
 
-/// The cells of a line of a table.
+/// Returns the cells of a line of a table.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let inside = line.strip_prefix('|')?.strip_suffix('|')?;
     Some(inside.split('|').map(str::trim).collect())
@@ -90,7 +90,7 @@ fn compared(text: &str, rows: &Rows) -> Compared {
     all
 }
 
-/// What a column has of a row.
+/// Finds a column's text for a row.
 fn cell(what: &str, old: &str, row: &Row) -> String {
     let optional = |value: Option<f64>| value.map(number).unwrap_or_default();
     let ratio = |value: Option<f64>| value.map(|r| format!("{r:.4}")).unwrap_or_default();
@@ -111,7 +111,7 @@ fn cell(what: &str, old: &str, row: &Row) -> String {
     }
 }
 
-/// A number with three digits behind the point, and commas between thousands.
+/// Returns a number with three digits behind the point, and commas between thousands.
 fn number(value: f64) -> String {
     let rounded = format!("{value:.3}");
     let (whole, rest) = rounded.split_once('.').unwrap_or((&rounded, ""));

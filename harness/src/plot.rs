@@ -43,7 +43,7 @@ impl Axis {
         }
     }
 
-    /// The numbers beside it, and where they stand.
+    /// Returns the numbers beside it, and where they stand.
     fn numbers(&self) -> impl Iterator<Item = (f64, String)> {
         (0..=self.parts).map(|n| {
             let part = f64::from(n) / f64::from(self.parts);
@@ -57,27 +57,27 @@ impl Axis {
     }
 }
 
-/// What the points should keep to.
+/// The line that the points should keep to.
 enum Line {
     /// The diagonal.
     Diagonal(&'static str),
-    /// What stands beside the values.
+    /// Baselines beside the values, with their name.
     Baselines(&'static str),
     /// One value.
     Level(f64, &'static str),
 }
 
-/// What a plot shows: rows of the names `PREFIX` and a number, and a line that they should keep to.
+/// A plot's content: rows with names of `PREFIX` and a number, and a line that they should keep to.
 struct Plot {
     file: &'static str,
     title: &'static str,
-    /// What the numbers in the rows' names, and their values, are.
+    /// Titles of the axes: for the numbers in the rows' names, and for their values.
     axes: [&'static str; 2],
     /// Prefixes of rows, and what they are called.
     series: &'static [(&'static str, &'static str)],
     across: Axis,
     up: Axis,
-    /// What values are divided by.
+    /// Divisor of the values.
     unit: f64,
     line: Line,
 }
@@ -137,7 +137,7 @@ const PLOTS: [Plot; 4] = [
     },
 ];
 
-/// The numbers behind a prefix, and what of each row is wanted.
+/// Returns the numbers behind a prefix, and what of each row is wanted.
 fn points(
     rows: &Rows,
     prefix: &str,
@@ -158,13 +158,13 @@ impl Plot {
         Self::at(self.across.part(x), self.up.part(y))
     }
 
-    /// Of parts of the axes.
+    /// Places a point, given in parts of the axes.
     fn at(x: f64, y: f64) -> (f64, f64) {
         let (width, height) = (SIZE.0 - 1.5 * MARGIN.0, SIZE.1 - 2.0 * MARGIN.1);
         (MARGIN.0 + x * width, SIZE.1 - MARGIN.1 - y * height)
     }
 
-    /// The line that a series should keep to, where it has one of its own.
+    /// Returns the line that a series should keep to, where it has one of its own.
     fn baseline(&self, rows: &Rows, prefix: &str, colour: &str) -> String {
         if !matches!(self.line, Line::Baselines(_)) {
             return String::new();
@@ -178,7 +178,7 @@ impl Plot {
         )
     }
 
-    /// The file's text, if each series has points.
+    /// Returns the file's text, if each series has points.
     fn draw(&self, rows: &Rows) -> Option<String> {
         let of = |(prefix, _): &(&str, _)| points(rows, prefix, self.unit, |row| Some(row.value));
         let series: Vec<_> = self.series.iter().map(of).collect();

@@ -21,30 +21,30 @@ pub struct Row {
     pub name: String,
     /// Unit of value and baseline.
     pub unit: String,
-    /// What was measured.
+    /// Measured value.
     pub value: f64,
-    /// The same without Bulkhead, where there is such a thing.
+    /// Value without Bulkhead, where there is such a thing.
     pub baseline: Option<f64>,
     /// Value by baseline.
     pub ratio: Option<f64>,
     /// Which way is better.
     pub better: Better,
-    /// The same under another hypervisor in the same emulator.
+    /// Value under another hypervisor in this emulator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<f64>,
     /// That by the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_ratio: Option<f64>,
-    /// What must be reached, in words.
+    /// The bound that must be reached, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
-    /// Whether it is.
+    /// Tells if the bound is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<bool>,
 }
 
 impl Row {
-    /// A figure that stands alone; lower is better.
+    /// Returns a figure that stands alone; lower is better.
     #[must_use]
     pub fn new(name: &str, unit: &str, value: f64) -> Self {
         let (name, unit) = (name.to_owned(), unit.to_owned());
@@ -105,7 +105,7 @@ impl Rows {
         }
     }
 
-    /// Adds rows; one of the same name is replaced where it stands.
+    /// Adds rows; one with the name of a row that is there replaces it.
     pub fn merge(&mut self, new: &[Row]) {
         for row in new {
             match self.rows.iter_mut().find(|old| old.name == row.name) {
@@ -126,7 +126,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The rows as a table.
+    /// Returns the rows as a table.
     #[must_use]
     pub fn table(&self) -> String {
         let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(6);

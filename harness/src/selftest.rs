@@ -19,14 +19,13 @@ const CORES: u64 = 4;
 const PROGRAM: (u64, u64) = (0x100_0000, 0x200_0000);
 /// A timer's handler may run this late (ns) when the other cores sleep: its own instructions.
 pub const IDLE: u64 = 50;
-/// The same with the others computing, for [`Time::precise`] and
-/// [`Time::virtual_time`]: the metronome's interval and a quarter. Seen over 1,500
-/// random phases: 2,141 and 8,391 (docs/decisions/0002-metronome.md).
+/// Bounds while the other cores compute, for [`Time::precise`] and [`Time::virtual_time`]: the metronome's interval and
+/// a quarter. Seen over 1,500 random phases: 2,141 and 8,391 (docs/decisions/0002-metronome.md).
 pub const BUSY: [u64; 2] = [2_500, 12_500];
 /// A run takes some 5 s on an idle host.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// What a run showed.
+/// Findings of a run.
 struct Run {
     known: Distribution,
     idle: Distribution,

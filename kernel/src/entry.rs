@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// x2APIC: end of interrupt (APM volume 2, section 16.11).
 const EOI: u32 = 0x80B;
 
-/// A marker's instruction.
+/// Returns a marker's instruction.
 const fn marker(code: u16) -> u64 {
     u64::from_le_bytes(encode(code))
 }
@@ -106,12 +106,12 @@ pub fn gate(vector: u8) -> u64 {
 /// First vector with its entry behind the code that it jumps to.
 const MORE: u8 = 2 * GATES;
 
-/// A register's place, from the end of a thread's registers: near enough for short instructions.
+/// Returns a register's place, from the end of a thread's registers: near enough for short instructions.
 const fn place(register: usize) -> i64 {
     8 * register as i64 - 8 * register::COUNT as i64
 }
 
-/// A register's place, from the stack pointer, when the registers up to RSI are off the stack.
+/// Returns a register's place, from the stack pointer, when the registers up to RSI are off the stack.
 const fn left(register: usize) -> usize {
     8 * (register - register::RSI - 1)
 }
@@ -409,7 +409,7 @@ fn leave() -> ! {
     unsafe { asm!("jmp kernel_exit", options(noreturn, nostack)) }
 }
 
-/// A call of a program.
+/// Handles a call of a program.
 extern "C" fn called() -> ! {
     // The wake-up is left to the end, where nothing of the call is alive: no register has to be saved across it.
     match kernel!().called() {
@@ -418,7 +418,7 @@ extern "C" fn called() -> ! {
     }
 }
 
-/// An exception, or the timer's interrupt; `pushed` is the vector plus 1.
+/// Handles an exception, or the timer's interrupt; `pushed` is the vector plus 1.
 extern "C" fn interrupted(pushed: u32, error: u32) -> ! {
     if pushed == u32::from(TIMER) + 1 {
         end_of_interrupt();
@@ -434,7 +434,7 @@ extern "C" fn interrupted(pushed: u32, error: u32) -> ! {
     leave()
 }
 
-/// A device's interrupt: the offset of its object, or 0.
+/// Handles a device's interrupt; `at` is the offset of its object, or 0.
 extern "C" fn device(at: u32) -> ! {
     let Some(at) = Ref::<Interrupt>::new(at).some() else {
         // No object: a vector that no program has. Without its end it would hold off all of its class and below.
@@ -453,7 +453,7 @@ extern "C" fn device(at: u32) -> ! {
     }
 }
 
-/// The last step of a call and of an interrupt: one copy for both, since neither has anything to come back to.
+/// Takes the last step of a call or an interrupt: one copy for both, since neither has anything to come back to.
 #[inline(never)]
 fn wake(at: Ref<Notification>, bits: u64) -> ! {
     kernel!().wake(Wake { at, bits });
@@ -468,7 +468,7 @@ fn exception(number: u8, error: u32) {
     kernel!().exception(Exception { number, error, address });
 }
 
-/// An interrupt of the idle loop, or an exception in the kernel; `pushed` is the vector plus 1.
+/// Handles an interrupt of the idle loop, or an exception in the kernel; `pushed` is the vector plus 1.
 extern "C" fn interrupted_idle(pushed: u32, error: u32, ip: u64) -> ! {
     match pushed.checked_sub(u32::from(FIRST_LEVEL) + 1) {
         // The idle loop raises none, so the kernel did.
@@ -481,7 +481,7 @@ extern "C" fn interrupted_idle(pushed: u32, error: u32, ip: u64) -> ! {
     }
 }
 
-/// The error code of an exception: 0 if it has none, since the vector was pushed in its place.
+/// Returns the error code of an exception: 0 if it has none, since the vector was pushed in its place.
 #[inline(never)]
 fn error_of(vector: u32, pushed: u32) -> u32 {
     if WITH_ERROR >> vector & 1 != 0 { pushed } else { 0 }
@@ -519,7 +519,7 @@ pub fn end_of_interrupt() {
     unsafe { wrmsr(EOI, 0) }
 }
 
-/// The address of a page fault. No other fault has come since: interrupts are off, and the kernel raises none.
+/// Returns the address of a page fault. No other fault has come since: interrupts are off, and the kernel raises none.
 fn fault_address() -> u64 {
     let address;
     // SAFETY: reads a register.

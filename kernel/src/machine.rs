@@ -67,7 +67,7 @@ static FACTS: Cell = Cell(UnsafeCell::new(Facts {
 }));
 
 impl X86Machine {
-    /// The machine.
+    /// Returns the machine.
     ///
     /// # Safety
     /// No other reference to it exists: each entry asks for it once.
@@ -77,14 +77,14 @@ impl X86Machine {
         unsafe { core::ptr::NonNull::dangling().as_mut() }
     }
 
-    /// Its facts.
+    /// Returns its facts.
     #[inline(always)]
     pub fn facts(&self) -> &Facts {
         // SAFETY: there is one machine, and its holder has these facts; a change of them takes `&mut self`.
         unsafe { &*FACTS.0.get() }
     }
 
-    /// Its facts, to be changed.
+    /// Returns its facts, to be changed.
     #[inline(always)]
     pub fn facts_mut(&mut self) -> &mut Facts {
         // SAFETY: there is one machine, and `&mut self` is the only way to its facts.
@@ -92,13 +92,14 @@ impl X86Machine {
     }
 }
 
-/// `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC alone fills 64 in the end.
+/// Computes `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC alone fills 64 in the
+/// end.
 #[inline(always)]
 fn scale(value: u64, factor: u64) -> u64 {
     ((u128::from(value) * u128::from(factor)) >> 32) as u64
 }
 
-/// The address of an offset: the kernel sees the sandbox's memory through one window.
+/// Returns the address of an offset: the kernel sees the sandbox's memory through one window.
 #[inline(always)]
 fn address(at: u32) -> u64 {
     WINDOW + u64::from(at)
@@ -263,6 +264,7 @@ impl Machine for X86Machine {
 
     /// A script instead of a driver: the host knows the register that masks a device, and the kernel only writes it.
     fn play(&mut self, script: u32) {
+        // An interrupt without a mask, such as an edge.
         if script == 0 {
             return;
         }
@@ -342,6 +344,7 @@ fn call(number: u64, first: u64, rest: [u64; 3]) -> u64 {
     // SAFETY: no call touches the kernel's memory or a register other than RAX. Calls about slots take away and zero
     // memory that only programs see, and no program looks at it while the kernel asks.
     unsafe {
+        // Each vendor's instruction is undefined on the other one's processors.
         if INTEL.load(Ordering::Relaxed) {
             asm!("vmcall", inlateout("rax") number => answer, in("rdi") first,
                 in("rsi") rest[0], in("rdx") rest[1], in("r8") rest[2], options(nostack));
@@ -402,6 +405,7 @@ pub fn exit(code: u32) -> ! {
     if report::is_ours() {
         report::end(code);
     } else if PORT.load(Ordering::Relaxed) == 0 {
+        // A serial port as console means that there is no monitor to call: the bare machine of a measurement.
         call(hypercall::EXIT, u64::from(code), [0; 3]);
     }
     loop {

@@ -31,7 +31,7 @@ unsafe impl Sync for Cell {}
 static BAKED: Cell = Cell(UnsafeCell::new(core::mem::MaybeUninit::zeroed()));
 
 impl Cell {
-    /// The baked words.
+    /// Returns the baked words.
     ///
     /// # Safety
     /// No other reference to it exists: each entry asks for it once.
@@ -42,7 +42,7 @@ impl Cell {
     }
 }
 
-/// An assertion of the kernel's failed: it says where, and its sandbox stops.
+/// Says which assertion of the kernel's failed, and stops the sandbox.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     let mut line = Line::default();

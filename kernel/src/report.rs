@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 /// True if there is no monitor.
 static OURS: AtomicBool = AtomicBool::new(false);
 
+/// The pages of a monitor's report, with its layout, so that the host has one reader for both.
 const SANDBOX: *mut Report = (WINDOW + REPORT as u64) as *mut Report;
 const CORE: *mut CoreReport = (WINDOW + REPORT as u64 + size(0)) as *mut CoreReport;
 
@@ -22,12 +23,12 @@ macro_rules! set {
     };
 }
 
-/// True if the kernel has to write it.
+/// Tells if the kernel has to write it.
 pub fn is_ours() -> bool {
     OURS.load(Ordering::Relaxed)
 }
 
-/// The kernel runs, without a monitor.
+/// Begins the report of a kernel without a monitor.
 pub fn begin() {
     OURS.store(true, Ordering::Relaxed);
     let now = rdtsc();
@@ -42,12 +43,12 @@ fn state(state: State) {
     set!(SANDBOX.state, state as u32);
 }
 
-/// Steady state begins.
+/// Begins the steady state.
 pub fn steady() {
     set!(CORE.steady_ticks, rdtsc());
 }
 
-/// The kernel ends.
+/// Reports the kernel's end.
 pub fn end(code: u32) {
     set!(SANDBOX.exit_code, code);
     state(State::Exited);
@@ -62,6 +63,7 @@ pub fn print(text: &[u8]) {
         // SAFETY: as `set`; the index is below the ring's size.
         unsafe {
             let written = addr_of_mut!((*CORE).console_written);
+            // The number of bytes ever written: a reader sees from it how much the ring has lost.
             let at = read_volatile(written);
             let place = addr_of_mut!((*CORE).console).cast::<u8>().add(at as usize % CONSOLE);
             write_volatile(place, *byte);

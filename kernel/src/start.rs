@@ -217,6 +217,7 @@ fn calls() {
     unsafe {
         wrmsr(msr::EFER, rdmsr(msr::EFER) | SYSCALL_ENABLE | NO_EXECUTE_ENABLE);
         wrmsr(msr::STAR, kernel | user);
+        // CSTAR, the entry from compatibility mode, is not set: no descriptor leads there.
         wrmsr(msr::LSTAR, &raw const kernel_call as u64);
         wrmsr(msr::SFMASK, MASK);
     }

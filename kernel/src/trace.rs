@@ -33,11 +33,12 @@ impl Trace {
     pub fn begin(&mut self, at: u32, records: u32, tsc_hz: u64) {
         (self.at, self.records) = (WINDOW + u64::from(at), records as usize);
         if let Some(ring) = self.ring() {
+            // A ring of a former life begins anew: its unread records are gone.
             Writer::begin(ring, rdtsc(), tsc_hz);
         }
     }
 
-    /// True if there is a ring.
+    /// Tells if there is a ring.
     #[inline(always)]
     pub const fn is_on(&self) -> bool {
         self.records != 0
@@ -45,6 +46,7 @@ impl Trace {
 
     #[inline(always)]
     fn ring(&self) -> Option<Ring<'static>> {
+        // A kernel to trace may have no ring: then an event costs this look.
         if !self.is_on() {
             return None;
         }
@@ -52,6 +54,7 @@ impl Trace {
         // are part of no object, and hold only atomics.
         unsafe {
             let head = &*(self.at as *const Head);
+            // A reader outside of the sandbox looks on: both sides use atomics alone.
             let slots = core::slice::from_raw_parts((self.at + HEAD) as *const Slot, self.records);
             Some(Ring { head, slots })
         }

@@ -18,7 +18,7 @@
  * Deadlines are nanoseconds since the processor's start, by its counter. One that is past, such as 0,
  * polls; u64::MAX never comes. */
 #define BULKHEAD_OP_RECV 0x2ul
-/* The same without a reply object: callers' messages are refused to them, and no context is taken over
+/* As Recv, without a reply object: callers' messages are refused to them, and no context is taken over
  * from one. */
 #define BULKHEAD_OP_WAIT 0x3ul
 /* Send to the capability, and wait until it is received. To a notification: signal it, with the
@@ -30,8 +30,8 @@
 #define BULKHEAD_OP_NB_SEND_RECV 0x6ul
 /* NbSend to the second capability, then Wait on the first one, in one step, without a deadline. */
 #define BULKHEAD_OP_NB_SEND_WAIT 0x7ul
-/* Answer through the reply object, nothing else. Refused to a thread that runs on the time of whom it
- * would answer. */
+/* Answer through the reply object, nothing else. Refused to a thread that runs on the time of the
+ * caller that it would answer. */
 #define BULKHEAD_OP_REPLY 0x8ul
 /* Give up what is left of the budget until it is refilled, which is no timeout; last of its priority
  * then. */
@@ -56,7 +56,7 @@
 #define BULKHEAD_KIND_ENDPOINT 0x7ul
 /* Bits that are set and waited for. */
 #define BULKHEAD_KIND_NOTIFICATION 0x8ul
-/* Who waits for an answer, and whose time is used meanwhile. */
+/* A caller that waits for an answer, and the context that is used meanwhile. */
 #define BULKHEAD_KIND_REPLY 0x9ul
 /* A scheduling context: time. */
 #define BULKHEAD_KIND_CONTEXT 0xaul
@@ -80,11 +80,11 @@
 #define BULKHEAD_RIGHT_ALL 0x1ful
 
 /* Methods: Untyped. Words are numbered from 1. */
-/* Make objects. 1: kind, or'ed with size in bits (of a node: slots; of a context: refills; of a frame:
- * 12 or 21; of untyped memory: bytes; else 0) shifted by 8, and count (1 to 256) shifted by 16; 2:
- * node in whose slots the capabilities go; 3: first slot. All slots have to be empty. May be
- * interrupted and begins again by itself. Answers where the first one lies, as an offset in the
- * sandbox's memory. */
+/* Make objects. 1: kind, size shifted by 8, and count (1 to 256) shifted by 16, or'ed; 2: node for the
+ * capabilities; 3: first slot. The size of a node is 1 to 16, a power of two of slots. Others are of
+ * bytes: 9 to 12 for a context, 12 or 21 for a frame, 5 to 30 for untyped memory. All other kinds have
+ * 0. All slots have to be empty. May be interrupted and begins again by itself. Answers where the
+ * first one lies, as an offset in the sandbox's memory. */
 #define BULKHEAD_UNTYPED_RETYPE 0x1ul
 
 /* Methods: Node. Words are numbered from 1. */
@@ -100,11 +100,11 @@
 #define BULKHEAD_NODE_REVOKE 0xdul
 
 /* Methods: Thread. Words are numbered from 1. */
-/* What it can name. 1: node; 2: space; 3: frame of its buffer, or 0; 4: address of the buffer within
- * the frame. The thread keeps capabilities of its own, derived from these. */
+/* Set the things that it can name. 1: node; 2: space; 3: frame of its buffer, or 0; 4: address of the
+ * buffer within the frame. The thread keeps capabilities of its own, derived from these. */
 #define BULKHEAD_THREAD_CONFIGURE 0x14ul
-/* 1: priority; 2: greatest priority that it may give others; 3: thread whose greatest priority is the
- * authority. */
+/* 1: priority; 2: greatest priority that it may give others; 3: thread that has the authority: no
+ * greater one than its own is given. */
 #define BULKHEAD_THREAD_SET_PRIORITY 0x15ul
 /* Where its faults go. 1: endpoint, with WRITE and CALL; 0: nowhere. */
 #define BULKHEAD_THREAD_SET_FAULT 0x16ul
@@ -145,23 +145,23 @@
 #define BULKHEAD_FRAME_PHYSICAL 0x2cul
 
 /* Methods: Context. Words are numbered from 1. */
-/* Give it to a thread or notification that has none. 1: that; 2: 0, or 1 to lend it to a thread until
- * that waits for messages, so that it comes to be a passive server, or 2 for the thread that calls,
- * which goes on with it instead of its own, on which it runs. */
+/* Give it to a thread or notification that has none. 1: that; 2: 0, 1 or 2. With 1 a thread has it
+ * until it waits for messages, and so comes to be a passive server. With 2 the calling thread goes on
+ * with it, instead of its own one. */
 #define BULKHEAD_CONTEXT_BIND 0x32ul
-/* Take it from whom it is bound to. */
+/* Take it from the thread or notification that it is bound to. */
 #define BULKHEAD_CONTEXT_UNBIND 0x33ul
 /* Answers how long it ran since this was asked last, ns. */
 #define BULKHEAD_CONTEXT_CONSUMED 0x34ul
 /* Its thread is first of its priority now. Answers as CONSUMED. */
 #define BULKHEAD_CONTEXT_YIELD_TO 0x35ul
-/* PIBS: its work is now for another context, with its period and the priority of the thread that uses
- * it, not of a server that it has called. 1: that. */
+/* PIBS: its work is now for another context. 1: that. It takes over that context's period, and the
+ * priority of the thread that uses that, not of a server that the thread has called. */
 #define BULKHEAD_CONTEXT_SERVE 0x36ul
 
 /* Methods: Control. Words are numbered from 1. */
-/* 1: context, or'ed with a Policy shifted by 32 and 1 << 40 for a background one; 2: budget, ns (PIBS:
- * utilization in millionths); 3: period, ns; 4: badge in timeout messages. */
+/* 1: context, or'ed with a Policy shifted by 32; 2: budget, ns (PIBS: utilization in millionths); 3:
+ * period, ns; 4: badge in timeout messages. Bit 40 of the first word makes it a background context. */
 #define BULKHEAD_CONTROL_SET_CONTEXT 0x3cul
 
 /* Methods: Interrupt. Words are numbered from 1. */
@@ -177,12 +177,12 @@
 #define BULKHEAD_PORTS_OUT 0x51ul
 
 /* Methods: Handler. Words are numbered from 1. */
-/* What a thread's fault endpoint is called with: an exception. 1: its number, or'ed with its error
- * code shifted by 8; 2: instruction; 3: address that was touched; 4: number of the thread. An answer
- * with label 0 lets it go on, any other stops it. */
+/* Message to a thread's fault endpoint: an exception. 1: its number, or'ed with its error code shifted
+ * by 8; 2: instruction; 3: address that was touched; 4: number of the thread. An answer with label 0
+ * lets it go on, any other stops it. */
 #define BULKHEAD_HANDLER_FAULT 0x64ul
-/* What a thread's timeout endpoint is called with: the budget has ended. 1: the context's badge; 2:
- * how long it ran, as CONSUMED; 3: 0; 4: number of the thread. Answered as FAULT. */
+/* Message to a thread's timeout endpoint: the budget has ended. 1: the context's badge; 2: how long it
+ * ran, as CONSUMED; 3: 0; 4: number of the thread. Answered as FAULT. */
 #define BULKHEAD_HANDLER_TIMEOUT 0x65ul
 
 /* Methods: Sandbox. Words are numbered from 1. */
@@ -197,9 +197,10 @@
 /* With READ: 1: 0 for the own sandbox's word, 1 for the other party's. Answers it, as the hypercall
  * SLOT; the other methods answer as the hypercalls of their names. */
 #define BULKHEAD_LINK_LOOK 0x6eul
-/* With WRITE: 1: index of a sandbox to whom it may be offered; 2: tag. With the answer OK it lies in
+/* With WRITE: 1: index of a sandbox that it may be offered to; 2: tag. With the answer OK it lies in
  * the program's memory from then on. It is closed when the thread that called ends, begins anew, or is
- * stopped by an exception or by its handler; and when this capability goes. */
+ * stopped. An exception or its handler can stop the thread. It is also closed when this capability
+ * goes. */
 #define BULKHEAD_LINK_OFFER 0x6ful
 /* With WRITE: 1: epoch of the offer. As OFFER. */
 #define BULKHEAD_LINK_ACCEPT 0x70ul
@@ -227,9 +228,9 @@
 #define BULKHEAD_WRONG_KIND 0x3ul
 /* The capability lacks a right. Detail: the rights needed. */
 #define BULKHEAD_NO_RIGHT 0x4ul
-/* A number is out of its range. Detail: the greatest that would do, or what else would. Of a call of
- * an endpoint with longest: the context's whole budget is too short for it; detail: the budget that it
- * needs, ns. */
+/* A number is out of its range. Detail: the greatest that would do, or another one. For a call of an
+ * endpoint with longest, the context's whole budget is too short; detail: the budget that it needs,
+ * ns. */
 #define BULKHEAD_OUT_OF_RANGE 0x5ul
 /* The slot, or what should be bound, holds something already. */
 #define BULKHEAD_OCCUPIED 0x6ul
@@ -251,13 +252,13 @@
 #define BULKHEAD_WRITE_EXECUTE 0xeul
 /* The deadline came first. */
 #define BULKHEAD_TIMED_OUT 0xful
-/* What was waited for is gone. */
+/* The object that was waited for is gone. */
 #define BULKHEAD_CANCELLED 0x10ul
 /* A thread without a context cannot wait for a time. */
 #define BULKHEAD_NO_CONTEXT 0x11ul
 /* No place is left for another context on this core. Detail: how many there are. */
 #define BULKHEAD_TOO_MANY_CONTEXTS 0x12ul
-/* Nobody was there to receive. */
+/* No thread was there to receive. */
 #define BULKHEAD_WOULD_BLOCK 0x13ul
 
 /* Messages: bits 0 to 6 their words, then this, then the label. */

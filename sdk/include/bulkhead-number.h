@@ -1,5 +1,5 @@
-/* What ends of channels give below 0, in a bare guest and in a Linux: see crates/channel/channel-memory, from which a test
- * derives this file (BLESS=1 cargo test -p bulkhead-channel-memory writes it anew).
+/* Results below 0 of ends of channels, in a bare guest and in a Linux. A test of crates/channel/channel-memory
+ * derives this file from there (BLESS=1 cargo test -p bulkhead-channel-memory writes it anew).
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #ifndef BULKHEAD_NUMBER_H
 #define BULKHEAD_NUMBER_H

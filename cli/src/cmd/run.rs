@@ -49,20 +49,20 @@ pub struct Arguments {
     report: Option<PathBuf>,
 }
 
-/// What shells say of a command that Ctrl-C ended: 128 + SIGINT.
+/// Exit status that shells report for a command that Ctrl-C ended: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// What a run in host time cannot tell.
+/// Words for the promises that a run in host time cannot judge.
 const NOT_JUDGED: &str = "  not judged: this was a live run, in which you stop and start what you like, and the emulator's threads \
     wait for the host's cores; CI=true or --icount runs the scenario in virtual time and judges every promise\n";
 
 /// Limits of a run in Bochs.
 const NOT_TIMED: &str = "  Bochs' time is not counted in instructions: promises about time are not judged (docs/vtx.md)\n";
 
-/// The guest that had the terminal may have left anything there: a sequence that never ends, another
-/// screen, no cursor, hidden letters, a smaller region, another character set, no wrapping. What is
-/// printed from here on is to be seen: ST and CAN end a sequence, DECSTR resets, the rest names what
-/// some terminals leave out of that; below what is there.
+/// Makes the command's later lines visible, below the screen's text. The guest may have left the terminal with an open
+/// sequence, another screen, no cursor, hidden letters, a smaller region, another character set, no wrapping. ST and
+/// CAN end a sequence, and DECSTR resets. The rest resets the states that some terminals leave out of
+/// that.
 const LEAVE_SCREEN: &str =
     "\x1b\\\x18\x1b[!p\x1b[?1047l\x1b[?25h\x1b[?7h\x1b[?5l\x1b[0m\x1b[r\x1b(B\x0f\x1b[999H\n";
 
@@ -148,9 +148,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     status
 }
 
-/// The first of `target/run/NAME`, `target/run/NAME-2` and so on, below the current
-/// folder, that no other run uses: two runs would write each other's logs and answer
-/// each other's requests.
+/// Finds the first of `target/run/NAME`, `target/run/NAME-2` and so on, below the current folder, that no other run
+/// uses. Two runs in one folder would write each other's logs and answer each other's requests.
 pub fn free_folder(name: &str) -> Result<(PathBuf, File), String> {
     const MOST: usize = 64;
     for number in 1..=MOST {

@@ -1,5 +1,5 @@
-//! An end of the channel `channel=NAME`; its part there is `role=` (`crates/testing/scenarios`). With `lives=N` it restarts itself
-//! that often but once.
+//! An end of the channel `channel=NAME`; its part there is `role=` (`crates/testing/scenarios`). With `lives=N` it
+//! restarts itself that often but once.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::guest::Guest;

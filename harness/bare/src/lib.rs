@@ -1,6 +1,5 @@
-//! What the harness's programs for the bare machine share: entry, a debug
-//! console on port 0xE9 (QEMU and Bochs), secondary cores, the local timer,
-//! markers. The first 4 GiB are identity-mapped, interrupts are off.
+//! Common parts of the harness's programs for the bare machine: entry, secondary cores, the local timer, markers. The
+//! debug console is port 0xE9 (QEMU and Bochs). The first 4 GiB are identity-mapped, interrupts are off.
 #![cfg_attr(target_os = "none", no_std)]
 
 #[cfg(target_os = "none")]

@@ -12,7 +12,7 @@ pub const TIMER: u8 = 0x40;
 /// Size of a core's stack; the timer's time stamp lies at its base.
 const STACK: usize = 16384;
 
-/// What the boot loader handed over.
+/// Values that the boot loader handed over.
 #[derive(Clone, Copy)]
 pub struct Boot {
     /// 0x2BADB002 for multiboot 1.
@@ -48,7 +48,7 @@ impl Boot {
         unsafe { core::ffi::CStr::from_ptr(at) }.to_str().unwrap_or("")
     }
 
-    /// A number from the command line, `key=value`.
+    /// Returns a number from the command line, `key=value`.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
         let mut words = self.command_line().split(' ');
@@ -157,14 +157,14 @@ fn stack_block() -> usize {
     rsp & !(STACK - 1)
 }
 
-/// Time stamp of this core's last timer interrupt; the slot is cleared.
+/// Returns the time stamp of this core's last timer interrupt; the slot is cleared.
 #[must_use]
 pub fn take_tick() -> Option<u64> {
     let slot = stack_block() as *mut u64;
     // SAFETY: the base of this core's stack block, far below its stack; written
     // by its own interrupt handler, and interrupts are off here.
     let tick = unsafe { slot.read_volatile() };
-    // SAFETY: as above.
+    // SAFETY: that slot; nothing else writes it while interrupts are off.
     unsafe { slot.write_volatile(0) };
     (tick != 0).then_some(tick)
 }
@@ -176,7 +176,7 @@ pub fn arm(ticks: u32, periodic: bool) {
     wrmsr(0x838, ticks.into());
 }
 
-/// True if this CPU has x2APIC.
+/// Tells if this CPU has x2APIC.
 #[must_use]
 pub fn has_x2apic() -> bool {
     cpuid(1, 0)[2] >> 21 & 1 == 1

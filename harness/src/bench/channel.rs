@@ -1,4 +1,4 @@
-//! Channels: between sandboxes, and natively against crates that do the same within one process.
+//! Channels: between sandboxes, and natively against crates that pass messages within one process.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -15,8 +15,8 @@ use std::process::Command;
 /// Beginnings of their names.
 pub const ROWS: [&str; 2] = ["channel.native_rtrb", "channel.mailbox"];
 
-/// What `crates/channel/channel-memory/benches/native` measures: two threads of this machine, so
-/// no other part runs meanwhile. The figures are the host's time, and never a test.
+/// Runs `crates/channel/channel-memory/benches/native`: two threads of this machine, so no other part runs meanwhile.
+/// The figures are the host's time, and never a test.
 pub fn native() -> Found {
     let out = Command::new("cargo")
         .args(["bench", "--locked", "-q", "-p", "bulkhead-channel-memory", "--bench", "native"])
@@ -29,8 +29,8 @@ pub fn native() -> Found {
     said.lines().filter(|line| line.starts_with("channel.")).map(figure).collect()
 }
 
-/// A message of 64 bytes between cores that both look for it, and what it costs to say that it is there to one who does
-/// not sleep.
+/// Measures a message of 64 bytes between cores that both look for it, and the sender's look at whether the receiver
+/// sleeps.
 pub fn messages() -> Found {
     let ran = System::new("channel", "channel").run()?;
     let (send, receive) = (span(&ran, id::CHANNEL_SEND)?, span(&ran, id::CHANNEL_RECEIVE)?);
@@ -49,8 +49,8 @@ pub fn messages() -> Found {
     ])
 }
 
-/// A ring for a thread that sleeps: from before the sender's look at the armed word to where its core goes on, and from
-/// where the receiver's core sleeps to the thread's message.
+/// Measures a ring for a thread that sleeps, in two spans. The sender's goes from before its look at the armed word to
+/// where its core goes on. The receiver's goes from where its core sleeps to the thread's message.
 pub fn doorbell() -> Found {
     // A kernel that says where it sleeps.
     let marked = format!("{KERNEL}, kernel = \"artifact:kernel-trace\"");
@@ -75,8 +75,8 @@ pub fn doorbell() -> Found {
 /// Milliseconds of flood, and of that those in which the receiver counts: then it ends.
 const FLOOD: [u32; 2] = [300, 250];
 
-/// One who rings for ever for a program above all of a flight, on an I/O VCPU: the kernel's interrupts for each time
-/// that the program asked for one, and how late the flight's releases are at most, by more than without the flood.
+/// Floods a program on an I/O VCPU, above all of a flight, with a sender's rings. Counts the kernel's interrupts for
+/// each one that the program asked for. Compares the flight's latest release with that of a run without the flood.
 pub fn flood() -> Found {
     const WOKEN: &str = "file = \"artifact:program-talk\"\nargs = \"role=woken channel=news ms=WOKEN\"\nwaits = [\"news\"]\nchannels = [{ channel = \"news\", notification = \"news\" }]";
     const QUEUE: &str = "kind = \"queue\"\nmessage = 64\nsize = \"4 KiB\"";
@@ -131,8 +131,8 @@ pub fn network() -> Found {
     ])
 }
 
-/// The latest release of a flight under a flood and of one without, and by how much they may differ: the I/O VCPU's
-/// theorem, (2-U)·U·T in each window of T.
+/// Finds a flight's latest release under a flood and without it, and their largest allowed difference. The I/O VCPU's
+/// theorem gives that: (2-U)·U·T in each window of T.
 fn latest(under: &Ran, calm: &Ran) -> Result<(u64, u64, u64), Failure> {
     let [late, idle] = [under, calm].map(|ran| {
         let late = ran.counts.value(id::FLIGHT_JITTER).filter(|late| late.n >= 900);
@@ -157,7 +157,7 @@ fn flight(dir: &'static str, driver: &str, flood: &str, channel: &str) -> System
         .changed(LAST, more)
 }
 
-/// What a PIBS context takes at most in any window of its period, by the manifest.
+/// Computes the most that a PIBS context takes in any window of its period, by the manifest.
 fn interference(ran: &Ran, name: &str) -> Result<u64, Failure> {
     let kernels = ran.outcome.baked.plan.sandboxes.iter().filter_map(|s| match &s.guest {
         Guest::Kernel(kernel) => Some(kernel),
@@ -184,14 +184,14 @@ fn armings(console: &str) -> Result<u64, Failure> {
 
 /// Sizes of the messages that `crates/testing/scenarios` exchanges.
 const SIZES: [u64; 8] = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// Bytes of a piece, and how long a window is, ns: two periods. Who has all of the processor needs less.
+/// Bytes of a piece, and the length of a window, ns: two periods. A pair with all of the processor needs less.
 const PIECE: u64 = 64;
 const WINDOW: u64 = 200_000_000;
 const SHORT: u64 = 20_000_000;
 
-/// Figure 31 of the Quest-V article: microseconds for a message and its answer between two kernels, by size, for a pair
-/// with half of the time and the highest priority, and for one with 40 % below a shell; against what the same pair
-/// takes with all of the time, divided by its share.
+/// Figure 31 of the Quest-V article: microseconds for a message and its answer between two kernels, by size. One pair
+/// has half of the time and the highest priority, and another one has 40 % below a shell. The baseline is the pair's
+/// time with all of the processor, divided by its share.
 pub fn rates() -> Found {
     const LOW: &str = "budget = \"40 ms\"\nperiod = \"100 ms\"";
     const PRIORITY: [&str; 2] = ["priority = 100", "priority = 220"];
@@ -248,9 +248,10 @@ fn figure(line: &str) -> Result<Figure, Failure> {
     Ok(Figure::new(row).must(bound(name, judged)).note(note))
 }
 
-/// Time of ours by that of the best of the others, so less is better: 1.0 and 1.2 times as fast; of a mailbox the
-/// cycles above a copy. The host's load is in each round, so the lower quartile of all rounds is judged: three quarters
-/// have to be worse to fail. Batches against batches are reported, and so is what is two operations at once.
+/// Judges our time divided by that of the best other crate, so less is better: 1.0 and 1.2 times as fast. A mailbox is
+/// judged by the cycles above a copy. The host's load is in each round, so the lower quartile of all rounds is judged:
+/// three quarters have to be worse to fail. Batches against batches are only reported, and so are two operations at
+/// once.
 fn bound(name: &str, judged: f64) -> Must {
     match name.rsplit('_').next() {
         Some("copy" | "place" | "trip") => Must::Often(1.0, judged),

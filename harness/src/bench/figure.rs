@@ -9,7 +9,7 @@ pub enum Must {
     AtMost(f64),
     /// The value, at least.
     AtLeast(f64),
-    /// The ratio, from and to: below is as suspect as above.
+    /// The ratio, from and to: a value below is as suspect as one above.
     Ratio(f64, f64),
     /// The ratio, at most: nothing is known that it has to be above.
     Times(f64),
@@ -26,9 +26,9 @@ pub enum Must {
 /// A row with its bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What was measured.
+    /// Measured row.
     pub row: Row,
-    /// What it must reach.
+    /// The bound that it must reach.
     pub must: Must,
     /// Details for the reader, if any.
     pub note: String,
@@ -56,7 +56,7 @@ impl Figure {
         self
     }
 
-    /// Whether the bound is reached.
+    /// Tells if the bound is reached.
     #[must_use]
     pub fn reached(&self) -> bool {
         match self.must {

@@ -9,19 +9,19 @@ use crate::selftest;
 use bulkhead_layout::marker::id;
 use bulkhead_qemu::counts::Distribution;
 
-/// How long it flies alone, and beside the others: a Linux that has a third of the
-/// clock boots for six seconds before it can be a load.
+/// Seconds that it flies alone, and beside the others. A Linux that has a third of the clock boots for six seconds
+/// before it can be a load.
 pub(super) const ALONE: u64 = 2;
 const LOADED: u64 = 8;
-/// Instructions of an interrupt of the SDK for bare guests until its handler looks at the clock: there are 52, and this
-/// is a tenth more. They were 47 until the entry saved the vector registers that messages are copied by (a message of
-/// 64 bytes takes 60 instructions since); nothing of the host is in them.
+/// Instructions of an interrupt of the SDK for bare guests until its handler looks at the clock: 52, and a tenth more.
+/// The entry saves the vector registers that messages are copied by, which made it 47 instructions before (a message of
+/// 64 bytes takes 60 since). The host has no part in them.
 const ENTRY: f64 = 58.0;
 /// In the loaded system: the core that it flies on, and Linux's.
 const CORE: u64 = 2;
 const LINUX: u64 = 0;
 
-/// Jitter where nobody else is: what the interrupt's own instructions take, and the same in each run.
+/// Measures the jitter of a flight alone: only the interrupt's own instructions, as many in each run.
 pub fn idle() -> Found {
     let (late, note, missed) = releases(&alone("flight-idle")?, ALONE)?;
     let row = Row::new("flight.jitter_idle", "ns", late.max as f64);

@@ -14,12 +14,11 @@ use bulkhead_layout::report::CAUSE_NAMES;
 use bulkhead_qemu::{Counts, Peer};
 use std::collections::BTreeMap;
 
-/// Everything that the figures of exits are about, in amounts of some seconds. What
-/// comes first makes each queue signal once: Linux sets a vector's core at its first
-/// interrupt, with seven accesses to the MSI-X table.
+/// Everything that the figures of exits are about, in amounts of some seconds. The first part makes each queue signal
+/// once: Linux sets a vector's core at its first interrupt, with seven accesses to the MSI-X table.
 const LOAD: &str =
     "disk=/dev/vda,rand4k=100,udp=100,tcp=1,start=here,sysbench=300,iperf3=8,stress-ng=10";
-/// What `bhio` says last.
+/// Last line of `bhio`.
 const END: &str = "bhio: done";
 /// A disk without a file, so that the host's own does not matter.
 const DISK: &str = "/dev/vdb";
@@ -65,7 +64,7 @@ pub fn exits_smp() -> Found {
     ])
 }
 
-/// What happened between a load's start and its end.
+/// Events between a load's start and its end.
 struct Steady {
     exits: BTreeMap<&'static str, u64>,
     seconds: f64,
@@ -107,11 +106,9 @@ fn boot(counts: &Counts) -> Result<Figure, Failure> {
     Ok(Figure::new(row).must(Must::AtMost(2_500.0)).note(note))
 }
 
-/// One request of each kind, in a sandbox and on the bare machine: the smallest of
-/// many. How long the host takes to answer decides whether Linux goes idle meanwhile,
-/// and how often it looks after its queues; the smallest is the one that found
-/// everything ready, in both places. That none of the others had anything of the
-/// monitor in it is a row of its own.
+/// Measures one request of each kind, in a sandbox and on the bare machine: the smallest of many. The host's time to
+/// answer decides whether Linux goes idle meanwhile, and how often it looks after its queues. The smallest request
+/// found everything ready, in both places. A row of its own says that no other request had an exit in it.
 pub fn requests() -> Found {
     let work = format!("disk={DISK},rand4k=2000,seq1m=4000,udp=2000,tcp=128");
     let (_peer, job) = job("io-rows", &work)?;
@@ -135,8 +132,8 @@ pub fn requests() -> Found {
     Ok(figures)
 }
 
-/// From the access that makes a device raise its interrupt to its handler, in a bare
-/// guest and by the same program on the bare machine.
+/// Measures the time from the access that makes a device raise its interrupt to the handler, in a bare guest and on the
+/// bare machine.
 pub fn interrupt() -> Found {
     const ROUNDS: u64 = 200;
     const NAME: &str = "io.irq_to_handler";

@@ -1,4 +1,4 @@
-//! What a device, and a thread of a higher priority, can take from others of their sandbox.
+//! Time that a device, and a thread of a higher priority, can take from others of their sandbox.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -12,7 +12,7 @@ use bulkhead_qemu::counts::Distribution;
 /// Seconds of flight under a storm, and milliseconds of the storm's driver.
 const FLIGHT: u64 = 2;
 const STORM: u64 = 1_900;
-/// Nanoseconds of a storm whose driver does nothing.
+/// Nanoseconds of a storm with a driver that does nothing.
 const ENTRIES: u64 = 900_000_000;
 /// The driver's U, and what the theorem leaves it in a window of a period: (2-U)·U, %.
 const SHARE: f64 = 5.0;
@@ -35,9 +35,9 @@ fn releases(ran: &Ran) -> Result<(Distribution, Distribution), Failure> {
     Ok((late, ran.counts.span(id::FLIGHT_RELEASE).ok_or("flight did nothing")?))
 }
 
-/// A flight with a hog beside a driver under a storm of interrupts, and without the storm. What the storm takes is
-/// counted twice: by the kernel's account of the driver's context, and as what a release of the flight takes longer
-/// than without it, which has everything in it, the kernel's entries and the monitor's work for its masks included.
+/// Runs a flight with a hog beside a driver under a storm of interrupts, and without the storm. The storm's time is
+/// counted twice. The kernel's account has the time of the driver's context. The longer release of the flight has all
+/// of it, the kernel's entries and the monitor's work for its masks included.
 pub fn storm() -> Found {
     const JUDGED: &str = "millis=900 share=50000 period=1000000";
     let under = system("storm").changed(JUDGED, format!("millis={STORM}")).run()?;
@@ -74,10 +74,10 @@ pub fn storm() -> Found {
     ])
 }
 
-/// What interrupts of a driver that does nothing with them take of others' time: the longest entry of the kernel, its
-/// monitor's work for masks included, against what the admission counts for one; and against the driver's own time for
-/// an acknowledgement, as which the admission counts each of the two entries before it. The rounds of that driver are
-/// all alike, and the kernel's charge for an activation is not in them.
+/// Measures the time that interrupts take from others when their driver does nothing with them. The longest entry of
+/// the kernel, with its monitor's work for masks, may not exceed the admission's count for one. Nor may it exceed the
+/// driver's own time for an acknowledgement: the admission counts each of the two entries before one as that long. The
+/// rounds of that driver are all alike, and the kernel's charge for an activation is not in them.
 pub fn entries() -> Found {
     const KERNEL: &str = "kind = \"kernel\"";
     let ran = System::new("../../tests/kernel/storm", "storm-entries")
@@ -117,8 +117,8 @@ pub fn hog() -> Found {
     (1..=9).map(below).collect()
 }
 
-/// Periods, ms, and how many of each are judged; an even number, for what a client does in one depends on whose turn it
-/// was in the last one.
+/// Periods, ms, and the number of each that are judged. It is even: a client's work in a period depends on which client
+/// had the turn before.
 const PERIODS: [(u64, u64); 3] = [(10, 40), (100, 10), (1_000, 4)];
 /// The first client's share, %; the other one has the rest.
 const SHARES: [u64; 3] = [10, 30, 50];
@@ -163,7 +163,7 @@ fn encrypted((ms, periods): (u64, u64), percent: u64) -> Found {
         Figure::new(row.against(percent as f64).higher()).must(THROUGHPUT).note(note)
     };
     match percent {
-        // Both are the same row: the one that is farther off.
+        // Both clients share a row: it has the one that is farther off.
         50 => {
             let off = |found: u64| found.abs_diff(500_000);
             Ok(vec![figure(50, if off(a.max) > off(b.max) { a.max } else { b.max })])
@@ -172,7 +172,7 @@ fn encrypted((ms, periods): (u64, u64), percent: u64) -> Found {
     }
 }
 
-/// What a latency may exceed the budget by, us.
+/// Most that a latency may exceed the budget by, us.
 const MORE: f64 = 5.0;
 
 fn below(budget: u32) -> Result<Figure, Failure> {

@@ -1,4 +1,4 @@
-//! What the kernel costs its programs, in a sandbox and on the bare machine.
+//! The kernel's cost to its programs, in a sandbox and on the bare machine.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -8,7 +8,7 @@ use crate::{Failure, build};
 use bulkhead_layout::marker::{NAMES, id};
 use bulkhead_qemu::Counts;
 
-/// What the programs say last.
+/// Last line of the programs.
 const END: &str = "measure: done";
 /// Least samples of each span.
 const ENOUGH: u64 = 40;
@@ -32,14 +32,14 @@ pub fn calls() -> Found {
     )
 }
 
-/// The same calls between threads that have vector registers.
+/// Measures calls between threads that have vector registers.
 pub fn vectors() -> Found {
     let ran = System::new("kernel-fpu", "kernel-fpu").one_core().run()?;
     let one = |which| reported(&ran.counts, which);
     Ok(vec![one(id::KERNEL_CALL_FPU)?, one(id::KERNEL_REPLY_FPU)?])
 }
 
-/// What begins by itself.
+/// Measures activities that begin by themselves.
 pub fn times() -> Found {
     // Both have room of a tenth.
     let mut figures = measured("kernel-replenish", &[(id::KERNEL_REPLENISH, 340.0)])?;
@@ -47,7 +47,8 @@ pub fn times() -> Found {
     Ok(figures)
 }
 
-/// What an event costs a traced kernel: what a call and its answer take longer, by the events that they are.
+/// Measures the cost of an event in a traced kernel: the extra time of a call and its answer, by the number of their
+/// events.
 pub fn trace() -> Found {
     // A donation or its end, and who runs from then on.
     const EVENTS: f64 = 2.0 + 2.0;
@@ -83,7 +84,7 @@ pub fn interrupt() -> Found {
     ])
 }
 
-/// The same by the function's line, which is level-triggered.
+/// Measures interrupts by the function's line, which is level-triggered.
 pub fn line() -> Found {
     const GIVEN: &str = "devices = [\"pci:1234:11e8\"]";
     let wanted = |dir| System::new("kernel-irq", dir).one_core();
@@ -110,13 +111,14 @@ fn measured(system: &'static str, rows: &[(u16, f64)]) -> Found {
     Ok(figures)
 }
 
-/// A span in a sandbox, against the same kernel without a monitor.
+/// Compares a span in a sandbox with one of the kernel without a monitor.
 pub(super) fn alike(counts: &Counts, alone: &Counts, which: u16) -> Result<Figure, Failure> {
     let (figure, alone) = (reported(counts, which)?, reported(alone, which)?);
     Ok(Figure::new(figure.row.against(alone.row.value)).note(figure.note))
 }
 
-/// What an activation of a context costs at most, in instructions: the interrupt that refills it, and two switches.
+/// Computes the most that an activation of a context costs, in instructions: the interrupt that refills it, and two
+/// switches.
 pub fn activation() -> Result<u64, Failure> {
     let most = |system: &'static str, which| -> Result<u64, Failure> {
         let ran = System::new(system, "kernel-activation").one_core().run()?;
@@ -141,7 +143,7 @@ pub(super) fn reported(counts: &Counts, which: u16) -> Result<Figure, Failure> {
 const BUSY: [&str; 5] = ["hostile", "overrun", "familiar", "vcpu", "edf"];
 /// Most instructions of an entry, during which interrupts are off.
 const ENTRY: f64 = 10_000.0;
-/// What lies before the marker of an entry and behind that of its end: two pushes, a jump, and the return.
+/// Instructions before the marker of an entry and behind that of its end: two pushes, a jump, and the return.
 const AROUND: u64 = 4;
 
 /// The longest time that the kernel keeps an interrupt waiting.

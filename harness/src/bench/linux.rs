@@ -1,4 +1,4 @@
-//! The same Linux in a sandbox and on the bare machine.
+//! One Linux in a sandbox and on the bare machine.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -9,7 +9,7 @@ use bulkhead_layout::marker::id;
 use bulkhead_qemu::Counts;
 use bulkhead_qemu::counts::Distribution;
 
-/// What bhbench says last.
+/// Last line of bhbench.
 pub(super) const END: &str = "bhbench: done";
 
 /// Rows that are medians of spans.
@@ -81,7 +81,7 @@ fn boot(counts: &Counts, bare: &Counts) -> Found {
     ])
 }
 
-/// What bhbench says of kernel, clocks, CPU flags and mitigations must be equal.
+/// Compares bhbench's lines on kernel, clocks, CPU flags and mitigations: they must be equal.
 fn same_conditions(here: &str, there: &str) -> Result<(), Failure> {
     let info = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| line.starts_with("info "));

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What a part finds.
+/// Figures of a part.
 pub type Found = Result<Vec<Figure>, Failure>;
 
 /// A run or two, and the figures that come out of it.
@@ -144,15 +144,15 @@ const LONG: &[Part] = &[
 /// Measured natively, when all others are done: they need the machine for themselves.
 const ALONE: [Part; 1] = [part(&channel::ROWS, channel::native)];
 
-/// Rows of this prefix go beside those of the same name without it.
+/// Prefix of rows that stand beside those named without it.
 const PEER: &str = "peer.";
 
 const fn part(rows: &'static [&'static str], measure: fn() -> Found) -> Part {
     Part { rows, measure }
 }
 
-/// Runs every part that may find a figure with one of these prefixes, with commas between them. What failed is told
-/// in words, after the figures.
+/// Runs every part that may find a figure with one of these prefixes, with commas between them. Failures are told in
+/// words, after the figures.
 #[must_use]
 pub fn run(only: &str) -> (Vec<Figure>, Vec<String>) {
     let only: Vec<&str> = only.split(',').collect();

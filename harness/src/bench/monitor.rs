@@ -1,4 +1,4 @@
-//! What the monitor itself costs.
+//! The cost of the monitor itself.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -36,8 +36,8 @@ pub fn calls() -> Found {
     Ok(vec![one(id::HYPERCALL, "monitor.hypercall", 76.0)?, one(id::ICR, "monitor.icr", 92.0)?])
 }
 
-/// A doorbell that takes a channel away, the dearest that ends no life: all of it is the monitor's of whom it is rung
-/// for. Once with as little as there can be, and once with more of each that it takes longer for.
+/// Measures a doorbell that takes a channel away, the dearest that ends no life: the receiver's monitor does all of the
+/// work. The first run has the smallest system, and each other one has more of a part that costs time.
 pub fn doorbells() -> Found {
     Ok(vec![
         doorbell("monitor.doorbell", "doorbell", [1, 1], "4 KiB")?,
@@ -47,7 +47,7 @@ pub fn doorbells() -> Found {
     ])
 }
 
-/// The same with so many other sandboxes and slots of a size.
+/// Measures that doorbell with so many other sandboxes, and slots of a size.
 fn doorbell(
     name: &str,
     dir: &'static str,

@@ -1,4 +1,4 @@
-//! The same Linux and the same programs under Debian's KVM, in the same emulator.
+//! The benches' Linux and programs under Debian's KVM, in this emulator.
 
 use super::Found;
 use super::figure::Figure;
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(500);
 const CMDLINE: &str = "console=ttyS0,115200 bulkhead.run=kvm-peer:/peer/kernel,/peer/initrd,512,\
                        console=ttyS0,reboot=t,bulkhead.then=reboot,bulkhead.run=bhbench:all";
 
-/// Medians, as rows of the same names with `peer.` before them. Spans count all
+/// Finds medians, as rows with `peer.` before the names. Spans count all
 /// instructions of the core: the guest's, KVM's and its host's.
 pub fn rows() -> Found {
     let artifacts = build::target().join("artifacts");

@@ -1,4 +1,4 @@
-//! What policies cost that are programs: handlers of the ends of budgets, criticality, a scheduler.
+//! The cost of policies that are programs: handlers of the ends of budgets, criticality, a scheduler.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -9,9 +9,9 @@ use crate::rows::Row;
 use bulkhead_layout::marker::id;
 use bulkhead_qemu::counts::Distribution;
 
-/// What a timeout handler costs in each of four ways to settle the end of a budget, from its first instruction on:
-/// until it answers, or the server is ready for its next request (the scheduling-context paper, table 4); and until the
-/// server goes on.
+/// Measures a timeout handler in each of four ways to settle the end of a budget, from its first instruction on. One
+/// span ends when it answers, or the server is ready for its next request (the scheduling-context paper, table 4). The
+/// other one ends when the server goes on.
 pub fn overruns() -> Found {
     let way = |only, dir, rows: &[(u16, Option<f64>)]| -> Found {
         let system = || System::new("kernel-overrun", dir).with("rt", only).one_core();

@@ -1,6 +1,6 @@
-//! Figure 29 of the Quest-V article: one sandbox sends to three others, another one pings the first of them, and its
-//! receiver and its network driver break on purpose: they overwrite their side of their channels, and then what they
-//! have no right to. They recover, and nobody else notices.
+//! Figure 29 of the Quest-V article: one sandbox sends to three others, and another one pings the first of them. That
+//! one's receiver and network driver break on purpose: they overwrite their side of their channels, and then memory
+//! that they have no right to. They recover, and no other sandbox notices.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -16,13 +16,13 @@ const LISTENERS: [(&str, u64); 3] = [("zero", 100), ("two", 800), ("three", 1_00
 /// figure.
 const BREAKS: u64 = 2_000;
 const JUDGED: u64 = 4_900;
-/// Milliseconds between echo requests, how many there are, and how long an answer may take: a period of the driver's
-/// I/O VCPU and, on each side, the millisecond in which a beginning of another session is seen.
+/// Milliseconds between echo requests, and their number. An answer may take a period of the driver's I/O VCPU and, on
+/// each side, the millisecond in which a session's beginning is seen.
 const PING: u64 = 500;
 const PINGS: usize = 9;
 const ANSWER: u64 = 12;
 
-/// What the receivers got.
+/// Messages that the receivers got.
 struct Heard {
     /// For the plot.
     rates: Vec<Figure>,
@@ -116,8 +116,8 @@ pub fn sandbox() -> Found {
     Ok(figures("channel.restarted", &heard(&ran)?).into())
 }
 
-/// What became of the requests: of each of them whether it was answered before the next one was due, and how long after
-/// the first one that was not the next answer came.
+/// Judges the requests: is each one answered before the next one is due? After the first one without an answer, when
+/// does the next answer come?
 fn echoes(ran: &Ran, begin: u64) -> Found {
     let times = |which| {
         let events = ran.counts.events(which);

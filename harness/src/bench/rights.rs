@@ -1,7 +1,7 @@
 //! Abuse of rights: a flight controller's worst jitter beside a holder that uses one without a pause, a row for each.
 //!
 //! All runs have one system, in which the neighbour holds every right over the flight, and only what it does differs.
-//! So the baseline is the same holder doing nothing with them. `bells` and `networks` are rows of [`super::channel`]: a
+//! So the baseline is this holder doing nothing with them. `bells` and `networks` are rows of [`super::channel`]: a
 //! kernel takes their interrupts on an account that the manifest bounds.
 
 use super::Found;
@@ -94,7 +94,7 @@ fn idle() -> Result<(Distribution, String), Failure> {
     Ok(none.clone().ok_or("it was measured")?)
 }
 
-/// What the holder does besides computing ends no life.
+/// Measures abuse that ends no life.
 pub fn alive() -> Found {
     let (late, note) = idle()?;
     let row = Row::new(ALIVE_ROWS[0], "ns", late.max as f64);
@@ -122,7 +122,7 @@ fn beside((right, what): (&str, &str), ran: &Ran, rings: Rings) -> Result<Figure
     Ok(figure(right, ran, &late, (idle()?.0.max, rings), note))
 }
 
-/// What the holder does ends lives.
+/// Measures abuse that ends lives.
 pub fn deadly() -> Found {
     let one = |right: &'static str| {
         let ran = system(right, right, "abuser").run()?;
@@ -157,7 +157,7 @@ fn figure(
         .note(format!("{doorbells} ns for {rings} doorbells at a release; {note}"))
 }
 
-/// What the abuser did, the victim's exits, and how often the abuser's monitor rang.
+/// Tells the abuser's deeds, the victim's exits, and the rings of the abuser's monitor.
 fn told(ran: &Ran) -> Result<String, Failure> {
     let all = ran.outcome.consoles.iter().map(ToString::to_string).collect::<String>();
     let said = all.lines().find_map(|line| line.split_once("abuser: "));

@@ -1,4 +1,4 @@
-//! What the kernel's scheduler costs.
+//! The cost of the kernel's scheduler.
 
 use super::Found;
 use super::figure::{Figure, Must};

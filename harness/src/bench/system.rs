@@ -24,7 +24,7 @@ pub struct System {
     pub arguments: Vec<(&'static str, String)>,
     /// Changes of the manifest's text: what stands there once, what is to stand there.
     pub changes: Vec<(String, String)>,
-    /// The same, wherever it stands, if anywhere.
+    /// Changes of all occurrences of a text, if any.
     pub everywhere: Vec<(String, String)>,
     /// How its time passes.
     pub time: Time,
@@ -58,7 +58,7 @@ impl System {
         self
     }
 
-    /// The same for a text wherever it stands, if anywhere.
+    /// Changes all occurrences of a text, if any.
     pub fn changed_all(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
         self.everywhere.push((from.into(), to.into()));
         self
@@ -176,11 +176,11 @@ fn dir(name: &str) -> PathBuf {
     build::target().join("bench").join(name)
 }
 
-/// What a run left.
+/// Results of a run.
 pub struct Ran {
     /// Reports, consoles.
     pub outcome: Outcome,
-    /// What the plugin counted.
+    /// The plugin's counts.
     pub counts: Counts,
 }
 

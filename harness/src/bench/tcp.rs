@@ -1,6 +1,6 @@
-//! TCP between two Linux sandboxes, by iperf3: with the module and stock `virtio_net` on one side, with a program and
-//! `tun` on both, against loopback inside one Linux. Instructions for each byte, of the core that executes most: a core
-//! that sleeps executes none, one that looks for work all that takes.
+//! TCP between two Linux sandboxes, by iperf3, against loopback inside one Linux. One side has the module and stock
+//! `virtio_net`, or both have a program and `tun`. The figures are instructions for each byte, on the core that
+//! executes most. A sleeping core executes none, and one that looks for work executes all that time.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -19,7 +19,7 @@ const NUMBER: u32 = 56;
 const ENDS: u64 = 1 << 55;
 const BYTES: u64 = ENDS - 1;
 
-/// What the client does, with a server at this address.
+/// Writes the client's job, with a server at this address.
 fn client(address: &str) -> String {
     format!("peer={address}:5201,{}", WAYS.map(|way| format!("{way}=1")).join(","))
 }

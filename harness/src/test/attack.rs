@@ -56,7 +56,7 @@ fn all(group: &'static str, cores: &'static [u32], how: &'static str) -> Job {
     })
 }
 
-/// What the guest printed about an attack: `expected`, `got`.
+/// Finds the guest's words about an attack: `expected`, `got`.
 fn said<'a>(seen: &'a Seen, name: &str, what: &str) -> Option<&'a str> {
     let start = format!("rogue: attack {name}: {what} ");
     // A line may begin with what an attack left on the console.
@@ -64,7 +64,7 @@ fn said<'a>(seen: &'a Seen, name: &str, what: &str) -> Option<&'a str> {
     seen.console.lines().find_map(ends)
 }
 
-/// What came of an attack, as the guest prints it.
+/// Finds the result of an attack, as the guest prints it.
 pub fn got<'a>(seen: &'a Seen, name: &str) -> Option<&'a str> {
     said(seen, name, "got")
 }
@@ -75,7 +75,7 @@ pub fn denial(denied: &bulkhead_explain::Explained) -> String {
     format!("{kind} {:#x}", denied.record.address)
 }
 
-/// Whether of an attack that was made in a life came what should.
+/// Judges the result of an attack that was made in a life.
 pub fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> {
     let expected = said(seen, attack.name, "expected");
     let expected = expected.ok_or_else(|| seen.wrong("it was not made"))?;
@@ -84,7 +84,7 @@ pub fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> 
     let denied: Vec<_> = seen.denials.iter().filter(of_this).map(denial).collect();
     let got = got(seen, attack.name);
     let right = match attack.expect {
-        // What the processor lacks is as good.
+        // An instruction that the processor lacks is as good as a denied one.
         Expect::Instruction(_) if denied.is_empty() => {
             got.is_some_and(|g| g.starts_with("exception 6"))
         }
@@ -110,7 +110,7 @@ pub fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> 
     if right { Ok(result) } else { Err(format!("expected {expected}\ngot {result}")) }
 }
 
-/// Whether every canary of the victim is as it was.
+/// Tells if every canary of the victim is as it was.
 pub fn intact(seen: &Seen) -> bool {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
     let Some(memory) = &seen.memory else {

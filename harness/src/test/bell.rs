@@ -8,7 +8,7 @@ use bulkhead_qemu::Time;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Who receives.
+/// The kind of guest that receives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Receiver {
     Bare,
@@ -22,7 +22,7 @@ pub fn jobs() -> Vec<Job> {
         [
             Job::one(format!("channel/doorbell-exits-{name}"), 60, move |bench| {
                 let mut both = ends(receiver, EXITS);
-                // What the sender took is looked at too, so the run ends with it as well.
+                // The sender's exits are judged too, so the run ends with it as well.
                 both.0 = both.0.replace(r#"ends_with = ["two"]"#, r#"ends_with = ["one", "two"]"#);
                 exits(receiver, &run(&both, &bench.dir, |_| {})?)
             }),
@@ -62,7 +62,7 @@ pub fn jobs() -> Vec<Job> {
 const COUNT: u32 = 200;
 const EXITS: [&str; 2] = ["role=measure-send count=200 gap=300", "role=measure-receive count=200"];
 const FLOOD: [&str; 2] = ["role=flood ms=60", "role=woken ms=55"];
-/// The same for `make soak`: an exit is slow where it is emulated.
+/// Roles for `make soak`: an exit is slow where it is emulated.
 const LONG_FLOOD: [&str; 2] = ["role=flood ms=2000", "role=woken ms=1900"];
 /// The receiver has much more time than the run: only news of the sender ends it.
 const LEFT: [&str; 2] = ["role=send count=100 gap=200", "role=woken ms=1000000"];

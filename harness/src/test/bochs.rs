@@ -1,6 +1,5 @@
-//! Systems on Bochs, whose SVM saves the next RIP and whose serial ports and APICs
-//! are another's work than QEMU's (docs/decisions/0003-bochs.md). The machine boots
-//! from an ISO; what comes of it is read from its serial ports, and denials from a
+//! Systems on Bochs (docs/decisions/0003-bochs.md): its SVM saves the next RIP, and QEMU's authors wrote none of its
+//! serial ports and APICs. The machine boots from an ISO. Results are read from its serial ports, and denials from a
 //! guest that observes the others' reports.
 
 use super::driver::{Bench, Job, Verdict};
@@ -121,7 +120,7 @@ fn attacks() -> Job {
     })
 }
 
-/// What the rogue and the observer printed.
+/// Runs the attacks: the lines of the rogue and of the observer.
 fn run_attacks(dir: &Path, how: &str, restarting: bool) -> Result<(String, String), String> {
     let args = format!("victim={CANARY:#x} foreign=0 sandbox=0 port=0x3f8 console=0x2f8 {how}");
     let observer = "devices = [\"uart0\"]\nobserve = [\"victim\", \"rogue\"]";
@@ -142,7 +141,7 @@ fn run_attacks(dir: &Path, how: &str, restarting: bool) -> Result<(String, Strin
     Ok((running.serial(1).text(), observer))
 }
 
-/// What a denied attack is: recorded once, as expected, and the guest got nothing.
+/// Judges an attack: a denied one is recorded once, as expected, and its guest got nothing.
 fn judge(rogue: &str, observer: &str, life: usize, attack: &Attack) -> Result<String, String> {
     let said = |what: &str| {
         let start = format!("rogue: attack {}: {what} ", attack.name);
@@ -154,7 +153,7 @@ fn judge(rogue: &str, observer: &str, life: usize, attack: &Attack) -> Result<St
         observer.lines().filter_map(|l| l.strip_prefix(&start)).map(str::trim_end).collect();
     let got = said("got");
     let right = match attack.expect {
-        // What the processor lacks is as good.
+        // An instruction that the processor lacks is as good as a denied one.
         Expect::Instruction(_) if denied.is_empty() => {
             got.is_some_and(|g| g.starts_with("exception 6"))
         }

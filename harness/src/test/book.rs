@@ -1,7 +1,7 @@
-//! The book says what is: blocks that a comment marks are compared with the files that they show, and commands are run
-//! and say what the page has; examples compile; tests that are named exist.
+//! Holds the book against the code. Blocks that a comment marks are compared with the files that they show. Commands
+//! are run, and say the page's lines. Examples compile, and tests that are named exist.
 //!
-//! | marker before a block, or in a line | what is held against it |
+//! | marker before a block, or in a line | check of the block or the line |
 //! |---|---|
 //! | `<!-- whole: FILE -->` | the block is the file |
 //! | `<!-- part: FILE -->` | the block is a part of the file; `…` stands for a gap |
@@ -89,7 +89,7 @@ fn files(page: &str) -> Result<usize, String> {
     Ok(count)
 }
 
-/// Whether a text has the pieces between lines of `…`, in their order.
+/// Tells if a text has the pieces between lines of `…`, in their order.
 fn has_parts(text: &str, block: &str) -> bool {
     let mut rest = text;
     block.split("…\n").all(|piece| match rest.split_once(piece) {
@@ -148,7 +148,7 @@ fn steps<'a>(block: &'a str, prompt: &'a str) -> impl Iterator<Item = (&'a str, 
     steps.map(|step| step.split_once('\n').unwrap_or((step, "")))
 }
 
-/// What is typed into a Linux, which gets it as a script.
+/// Runs a page's commands in a Linux, which gets them as a script.
 fn typed(bench: &Bench, page: &str) -> Result<String, String> {
     let all: Vec<_> = blocks(page)
         .into_iter()
@@ -193,7 +193,7 @@ fn followed(page: &str) -> Result<String, String> {
     for (marker, block) in blocks(page) {
         if let Some(file) = marker.strip_prefix("made: ") {
             write(file, block)?;
-            // "And the same with `logger` for `sensor`."
+            // The tutorial: "And once more with `logger` for `sensor`."
             if file == "guests/sensor/Cargo.toml" {
                 write("guests/logger/Cargo.toml", &block.replace("sensor", "logger"))?;
             }
@@ -223,7 +223,7 @@ fn followed(page: &str) -> Result<String, String> {
     }
 }
 
-/// Our tree once more, by links, but with folders of its own where a reader makes files, and with the two members that
+/// Plants our tree once more, by links. It has folders of its own where a reader makes files, and the two members that
 /// the tutorial adds.
 fn plant(tree: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::symlink;
@@ -273,7 +273,7 @@ fn shell(command: &str, folder: &Path) -> Result<String, String> {
     Ok(said.split_inclusive('\n').filter(|line| !line.starts_with("bulkhead: note: ")).collect())
 }
 
-/// Whether a line is what is expected, with anything for `…` in it.
+/// Tells if a line is the expected one, with anything for `…` in it.
 pub fn is_line(said: &str, expected: &str) -> bool {
     let Some((first, rest)) = expected.split_once('…') else { return said == expected };
     let Some(mut left) = said.strip_prefix(first) else { return false };
@@ -296,7 +296,7 @@ fn without_address(line: &str) -> String {
     }
 }
 
-/// Whether the lines are what is expected, with any others for `…`.
+/// Tells if the lines are the expected ones, with any others for `…`.
 fn says(said: &str, expected: &str) -> bool {
     let trimmed =
         |text: &str| text.lines().map(|line| without_address(line.trim_end())).collect::<Vec<_>>();

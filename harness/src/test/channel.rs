@@ -1,8 +1,8 @@
-//! A hostile peer at each end of each kind of channel (`crates/testing/scenarios`): it writes garbage into everything that it
-//! can write, for two seconds of virtual time, and at last to what it may only read. The victim keeps its deadlines.
-//! And each end of each kind restarts twice, in the middle of what it does: the other is told each time, no message
-//! is lost that was not announced as lost, and none is taken for one of another life. All of it with ends in C, too.
-//! Channels between ends that mean well are `tests/channel`'s ([`super::kernel`]).
+//! A hostile peer at each end of each kind of channel (`crates/testing/scenarios`). For two seconds of virtual time it
+//! writes garbage into everything that it can write. At last it writes to memory that it may only read. The victim
+//! keeps its deadlines. Then each end of each kind restarts twice, in the middle of its work. The other end is told
+//! each time, every lost message is announced, and none is taken for one of another life. All of it runs with ends in
+//! C, too. Channels between ends that mean well are `tests/channel`'s ([`super::kernel`]).
 
 use super::driver::{Bench, Job};
 use super::spoil::Spoil;
@@ -184,7 +184,7 @@ fn doze((kind, more): (&'static str, &'static str), sends: bool) -> Job {
     })
 }
 
-/// What ends in C refuse, and that a wait has its limit: one that looks, and one that sleeps.
+/// Tests the refusals of ends in C, and the limit of a wait: of one that looks, and of one that sleeps.
 fn refuse(notify: &'static str) -> Job {
     Job::one(format!("channel/c-refuses-{notify}"), 60, move |bench| {
         let args = format!("role=refuse channel=news bell={}", u32::from(notify != "poll"));
@@ -241,7 +241,7 @@ fn wait_out() -> Job {
     })
 }
 
-/// A receiver whose armed word is garbage, too: its sender rings for it, and keeps its deadlines.
+/// Tests a receiver with garbage in its armed word, too: its sender rings for it, and keeps its deadlines.
 fn doorbell() -> Job {
     let patience = if soaks() { 3_600 } else { 240 };
     Job::one("channel/rogue-receives-doorbell", patience, move |bench| {

@@ -62,7 +62,7 @@ pub fn script(commands: &[(&str, &str)]) -> String {
     commands.iter().map(one).collect()
 }
 
-/// What a command of the script printed, and its status.
+/// Finds the lines that a command of the script printed, and its status.
 pub fn said<'a>(seen: &'a Seen, name: &str) -> Result<(&'a str, &'a str), String> {
     let serial = seen.serial(1)?;
     let (begin, end) = (format!("== {name}"), format!("-- {name} "));
@@ -227,8 +227,8 @@ fn consoles(bench: &Bench) -> Result<String, String> {
     ))
 }
 
-/// What a guest's console would do to the terminal on which a Linux' shell shows it: nothing but letters and ends of
-/// lines came, by the bytes that left the serial port. The rows of it.
+/// Looks for control characters of a guest's console on the terminal of a Linux' shell. Only letters and ends of lines
+/// left the serial port. Returns the number of rows.
 fn forged(seen: &Seen) -> Result<usize, String> {
     expect(seen, "forged", "0", &["forged", "the end"])?;
     let bytes = seen.outcome()?.serials.get(1).ok_or("no serial port 1")?.bytes();

@@ -38,8 +38,8 @@ pub fn jobs() -> Vec<Job> {
     ]
 }
 
-/// A victim with a disk and a channel; a rogue with functions that suit a set of
-/// attacks, which knows where in the machine the others' things are.
+/// Builds a system with a victim that has a disk and a channel, and a rogue with functions that suit a set of attacks.
+/// The rogue knows where in the machine the others' things are.
 pub fn system(set: Set, args: &str, dir: &Path) -> Result<Manifest, String> {
     system_on("qemu-q35", set, args, dir)
 }
@@ -147,8 +147,8 @@ fn all(group: &'static str, set: Set, name_of_set: &'static str) -> Job {
     })
 }
 
-/// What root in a Linux tries: each attack comes to what it says that it expects, the last
-/// one ends the sandbox, and the victim is as it was.
+/// Runs the attacks of root in a Linux. Each has the result that it announces, the last one ends the sandbox, and the
+/// victim is as it was.
 fn linux(bench: &Bench) -> Result<String, String> {
     let job = format!("bhattack:victim={CANARY_HPA:x},core=1 iomem=relaxed");
     let mut manifest = Manifest::new()
@@ -165,8 +165,8 @@ fn linux(bench: &Bench) -> Result<String, String> {
     Ok(format!("{all} attacks, {denied} denials"))
 }
 
-/// What a Linux's attacks came to: each to what it says that it expects, and the last one ended the sandbox. How
-/// many there were, and of them denied ones.
+/// Judges a Linux's attacks: each has the result that it announces, and the last one ended the sandbox. Returns the
+/// numbers of all and of denied ones.
 pub fn attacks(seen: &Seen, serial: usize, last_one: &str) -> Result<(usize, usize), String> {
     let said = seen.serial(serial)?;
     let lines = |what: &str| -> Vec<(String, String)> {
@@ -193,8 +193,8 @@ pub fn attacks(seen: &Seen, serial: usize, last_one: &str) -> Result<(usize, usi
     Ok((expected.len(), denied.len()))
 }
 
-/// Six storms of 100,000 messages a second to oneself, with what a restart takes between
-/// them: every release of `flight` is on time all the same.
+/// Runs six storms of 100,000 messages a second to oneself, with a restart between them: every release of `flight` is
+/// on time.
 fn storm(bench: &Bench) -> Result<String, String> {
     let mut manifest = Manifest::new()
         .ends_with(&["flight", "rogue"])
@@ -260,8 +260,9 @@ fn promise(bench: &Bench) -> Result<String, String> {
 /// A register of configuration space: function, offset, bits.
 type Bits = (Bdf, u16, u32);
 
-/// Bits by which a function, or a port for what is behind it, reports errors to the machine: SERR# and parity errors
-/// (PCI 3.0, 6.2.2), device control, root control (PCIe 5.0, 7.5.3.4 and 7.5.3.12), bridge control.
+/// Lists the bits by which a function, or a port for the functions behind it, reports errors to the machine. They are
+/// SERR# and parity errors (PCI 3.0, 6.2.2), device control, root control (PCIe 5.0, 7.5.3.4 and 7.5.3.12), bridge
+/// control.
 fn reports(function: &Function) -> Vec<Bits> {
     let is_port = function.bridge.is_some();
     let mut all = vec![(4, 1 << 8 | 1 << 6)];
@@ -273,9 +274,9 @@ fn reports(function: &Function) -> Vec<Bits> {
     all.into_iter().map(|(offset, bits)| (function.bdf, offset, bits)).collect()
 }
 
-/// Reports of errors are on when the machine starts, in functions and in the port above one; the owner of one tries to
-/// switch them on again, and its decoding off. In the machine reports are off and decoding is on. With masks that allow
-/// SERR# the owner and the machine both show it.
+/// Tests that a function's owner can't switch reports of errors on, or its decoding off. Reports are on when the
+/// machine starts, in functions and in the port above one. Later the machine has reports off and decoding on. With
+/// masks that allow SERR# the owner and the machine both show it.
 fn silent(bench: &Bench) -> Result<String, String> {
     let (attack, right) = reports_of(bench, None)?;
     attack?;
@@ -304,7 +305,7 @@ fn reports_of(bench: &Bench, spoil: Option<bulkhead_run::Spoil>) -> Result<Repor
     let baked = bulkhead_run::build(&manifest.load(&bench.dir)?, &artifacts());
     let machine = baked.map_err(|e| e.to_string())?.plan.machine;
     let root = machine.pci.as_ref().ok_or("no PCI")?;
-    // What the chipset has stays as it is.
+    // Functions of the chipset stay as they are.
     let ours = |f: &&Function| f.bridge.is_some() || f.nobody.is_none();
     let functions: Vec<_> = machine.functions.iter().filter(ours).collect();
     let all: Vec<Bits> = functions.iter().flat_map(|f| reports(f)).collect();
@@ -389,9 +390,9 @@ fn last_number(said: &str) -> Result<u32, String> {
     u32::from_str_radix(digits, 16).map_err(|_| format!("no number: {said}"))
 }
 
-/// Whether all that confines the guests is as it was baked. How many bytes that is.
+/// Compares all that confines the guests with the baked image. Returns the number of bytes.
 pub fn confined(seen: &Seen) -> Result<u64, String> {
-    /// What a processor notes in page tables: accessed and dirty.
+    /// Bits that a processor sets in page tables: accessed and dirty.
     const NOTED: u64 = 0b11 << 5;
     let memory = seen.memory.as_ref().ok_or("no memory")?;
     let baked = &seen.outcome()?.baked;

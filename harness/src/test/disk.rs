@@ -1,10 +1,9 @@
-//! Debian on a disk: the image, its initramfs, the host's peer and the programs
-//! of the I/O figures, on the bare machine with the devices that its description
-//! names. What a sandbox does with devices of its own is compared with this.
+//! Debian on a disk: the image, its initramfs, the host's peer and the programs of the I/O figures. They run on the
+//! bare machine with the devices that its description names. A sandbox with devices of its own is compared with this.
 //!
 //! All of it in virtual time, on one core: these tests are about kernels, drivers and
-//! programs. In real time with two cores the emulator now and then loses a core's
-//! wake-up when the host is busy, and a Linux then waits for it for ever.
+//! programs. In real time with two cores the emulator now and then loses a core's wake-up when the host is busy. A
+//! Linux then waits for it for ever.
 
 use super::driver::Job;
 use super::system::{Manifest, artifacts};
@@ -16,7 +15,7 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
-    /// Of `tools/kernels.sh`, without `linux-`.
+    /// Name in `tools/kernels.sh`, without `linux-`.
     kernel: &'static str,
     /// The machine's drive that is the disk, and the guest's name for it.
     disk: (&'static str, &'static str),
@@ -43,9 +42,8 @@ const VIRTIO: Case = Case {
     // an idle guest's may have passed until then.
     time: Time::Virtual { metronome: Some(10) },
 };
-/// Flavours for real machines have a driver of AMD's IOMMU, which does not come to
-/// terms with QEMU's model: the timer's remapped interrupt is lost, and the kernel
-/// panics. No sandbox sees an IOMMU either.
+/// Flavours for real machines have a driver of AMD's IOMMU that fails with QEMU's model: the timer's remapped interrupt
+/// is lost, and the kernel panics. No sandbox sees an IOMMU either.
 const NO_IOMMU: &str = "amd_iommu=off";
 const NVME: (&str, &str) = ("disk2", "/dev/nvme0n1");
 const AHCI: (&str, &str) = ("disk3", "/dev/sda");
@@ -70,7 +68,7 @@ pub fn jobs() -> Vec<Job> {
     jobs
 }
 
-/// What the rows leave on the console; each must be there as often as said.
+/// Traces of the rows on the console, and how often each must be there.
 const TRACES: [(&str, usize); 8] = [
     ("row io.blk_rand4k ", 2),
     ("row io.blk_seq1m ", 2),
@@ -114,7 +112,7 @@ pub(super) fn work(peer: &Peer, disk: &str, all: bool) -> String {
     format!("bhio:{}", work.join(","))
 }
 
-/// Whether all of that job was done, by what the console showed.
+/// Checks on the console that all of that job was done.
 pub(super) fn done(said: &str, all: bool) -> Result<(), String> {
     let more = if all { &MORE_TRACES[..] } else { &[] };
     for (trace, times) in TRACES.iter().chain(more) {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Bytes of the disk's file, and what the guest says of it.
 const SIZE: u64 = 64 << 20;
 const BLOCKS: &str = "131072 blocks of 512 bytes";
-/// A machine whose disk takes its time.
+/// Drive of a slow disk.
 const HELD: &str = "held";
 
 /// A kind of disk.
@@ -26,7 +26,7 @@ struct Kind {
     device: &'static str,
     /// More options where it holds requests back.
     held: &'static str,
-    /// What the machine description says of its reset, and what it says without.
+    /// The reset in the machine description, and the text in its place for a function without one.
     reset: [&'static str; 2],
 }
 
@@ -95,8 +95,8 @@ fn file(dir: &Path) -> Result<(), String> {
     file.and_then(|f| f.set_len(SIZE)).map_err(|e| format!("disk.img: {e}"))
 }
 
-/// It drives the disk without an exit; in each life but the last it ends in the middle
-/// of that, and the next one works again.
+/// Tests a guest that drives the disk without an exit. Each life but the last ends in the middle of that, and the next
+/// one works again.
 fn works(kind: Kind, lives: u64, dir: &Path) -> Result<String, String> {
     file(dir)?;
     let mut manifest = Manifest::new().ends_with(&["guest"]);
@@ -112,7 +112,7 @@ fn worked(seen: &Seen, lives: u64) -> Result<String, String> {
     let s = seen.sandbox("guest")?;
     seen.ensure(s.restarts == lives - 1 && s.denials == 0, "restarts or denials")?;
     seen.ensure(seen.console.contains(BLOCKS), format!("no {BLOCKS:?}"))?;
-    // What it says at its end, and that it ends, are hypercalls.
+    // Its last lines, and its end, are hypercalls.
     let asked = s.exits.steady.iter().all(|(cause, n)| *cause == "hypercall" && *n < 10);
     seen.ensure(asked, format!("exits in steady state: {:?}", s.exits.steady))?;
     let worked = seen.console.lines().find_map(|l| l.split_once("rounds, interrupts: "));
@@ -120,19 +120,17 @@ fn worked(seen: &Seen, lives: u64) -> Result<String, String> {
     Ok(format!("{worked}; {} exits in its last life", s.exits.boot.values().sum::<u64>()))
 }
 
-/// Two lives with the disk held back. The first ends when the disk has taken its
-/// requests and carried out few of them; the second looks for a second at the memory
-/// that they were about before it has any of its own.
+/// Two lives with the disk held back. The first ends when the disk has taken its requests and carried out few of them.
+/// The second one looks at those requests' memory for a second, before it makes requests of its own.
 const HELD_BACK: &str = "rounds=1 lives=2 linger=100 watch=1000";
 
-/// What the disk owes to one life does not come to the next one.
+/// Tests that the disk's late answers to one life don't come to the next one.
 fn held(kind: Kind, dir: &Path) -> Result<String, String> {
     worked(&guest(slow(kind, 10, dir, Ok)?.ends_with(&["guest"]), kind, HELD_BACK, dir)?, 2)
 }
 
-/// A warden stops it while the disk owes it all but a few of its requests. For longer
-/// than the disk would take for them its memory stays as it was then; without the steps
-/// that reset the function it does not.
+/// Tests a warden's stop while the disk owes the guest all but a few of its requests. The guest's memory stays as it is
+/// for longer than the disk takes for the rest. Without the steps that reset the function it does not.
 fn stopped(kind: Kind, dir: &Path) -> Result<String, String> {
     let changed = |manifest: Manifest| -> Result<bool, String> {
         let [parked, now] = stop(manifest, kind, dir)?;
@@ -149,7 +147,7 @@ fn stopped(kind: Kind, dir: &Path) -> Result<String, String> {
 
 /// The guest's memory as it was when it was seen to be stopped, and some seconds later.
 fn stop(manifest: Manifest, kind: Kind, dir: &Path) -> Result<[u64; 2], String> {
-    /// What the disk takes for all requests, and more.
+    /// More than the disk takes for all requests.
     const PATIENCE: Duration = Duration::from_secs(5);
     const RAM: (u64, usize) = (1 << 30, 4 << 20);
     let device = format!("devices = [\"pci:{}\"]", kind.function);
@@ -204,7 +202,7 @@ fn without_reset(kind: Kind, text: String) -> Result<String, String> {
     }
 }
 
-/// For a machine whose disk carries out so many requests a second.
+/// Changes the manifest for a machine with a disk that carries out so many requests a second.
 fn slow(
     kind: Kind,
     rate: u32,
@@ -237,7 +235,7 @@ fn slow(
     Ok(Manifest::on(HELD))
 }
 
-/// Of a range of memory.
+/// Hashes a range of memory.
 fn hash(memory: &Memory, (start, len): (u64, usize)) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut bytes = vec![0; 1 << 20];

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Arguments of `bulkhead-harness test`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Only tests whose name contains this.
+    /// Only tests with this text in their names.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// Only the jobs that `make test` leaves to `make soak`.
@@ -32,7 +32,7 @@ pub struct Arguments {
     job: Option<String>,
 }
 
-/// What came of a test.
+/// Result of a test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Verdict {
     /// It passed; a remark.
@@ -56,7 +56,7 @@ const SPENT: &str = "@spent ";
 /// Jobs named at the end of a run as the slowest.
 const SLOWEST: usize = 10;
 
-/// What a job works with.
+/// The things that a job works with.
 pub struct Bench {
     /// Folder of its own.
     pub dir: PathBuf,
@@ -184,7 +184,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(board.conclude(begun.elapsed()))
 }
 
-/// What a thread needs to know of a job.
+/// The parts of a job that a thread needs.
 struct Order {
     name: String,
     tests: Vec<String>,
@@ -197,8 +197,9 @@ impl From<Job> for Order {
     }
 }
 
-/// Processor time of this process and of the children that it waited for, in seconds (proc(5), `/proc/pid/stat`:
-/// fields 14 to 17, in ticks of 10 ms). Unlike the time on the wall it hardly depends on what else the host does.
+/// Reads the processor time of this process and of its children that have ended, in seconds. Fields 14 to 17 have it in
+/// ticks of 10 ms (proc(5), `/proc/pid/stat`). Unlike the time on the wall it hardly depends on what else the host
+/// does.
 fn spent() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is a name in brackets, which may hold spaces.

@@ -30,8 +30,8 @@ fn forger(args: &str) -> Manifest {
     Manifest::new().ends_with(&["forger"]).bare("forger", "forger", args, &[0], "4 MiB", serial)
 }
 
-/// What the command prints of a guest that tries to forge its lines, on a terminal and in its report: letters, and
-/// rows that begin as the command's own lines do.
+/// Tests a guest that tries to forge the command's lines, on a terminal and in the report. The guest prints letters,
+/// and rows that begin as the command's own lines do.
 fn shown(bench: &Bench) -> Result<String, String> {
     forger("serial=0x2f8").load(&bench.dir)?;
     let file = |name: &str| bench.dir.join(name).display().to_string();
@@ -53,7 +53,7 @@ fn shown(bench: &Bench) -> Result<String, String> {
         return Err(format!("a terminal would do {:?}", terminal.other));
     }
     let rows = &terminal.rows[..terminal.rows.len() - 1];
-    // What the guest prints is in rows of its own, however it is cut.
+    // The guest's text is in rows of its own, however it is cut.
     let own = |row: &String| row.starts_with("[forger] ") || row.starts_with("  serial port 2: ");
     let forged = |row: &&String| row.starts_with("[denied] flight") || row.contains("forged");
     if let Some(row) = rows.iter().filter(forged).find(|row| !own(row)) {

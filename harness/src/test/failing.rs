@@ -1,6 +1,6 @@
 //! A kernel that fails: its sandbox ends with a record, a code and a line on its console. In the image the kernel is
-//! changed where a program's first call enters: to an instruction that is none, or to a jump to where one of its
-//! assertions fails, if the linker left any.
+//! changed where a program's first call enters. The change is an invalid instruction, or a jump to a failing assertion,
+//! if the linker left any.
 
 use super::driver::{Bench, Job};
 use super::spoil::Spoil;
@@ -11,7 +11,7 @@ use bulkhead_image::Baked;
 use std::path::Path;
 use std::process::Command;
 
-/// Exit code of a sandbox whose kernel failed.
+/// Exit code of a sandbox after its kernel failed.
 const FAILED: u32 = 102;
 /// The function that calls enter.
 const ENTERED: &str = "bulkhead_kernel_image::entry::called";
@@ -28,7 +28,7 @@ const MOV: ([u8; 2], usize) = ([0x48, 0xC7], 7);
 /// Bytes of the function by which it is found in the image.
 const FOUND_BY: usize = 48;
 
-/// What is to stand at the function's beginning; nothing if there is no way to make it fail so.
+/// New bytes for the function's beginning; none if there is no way to make it fail so.
 type Change = fn(&Elf) -> Result<Option<Vec<u8>>, String>;
 
 /// Name, change, and what the console says.
@@ -147,7 +147,7 @@ impl Elf {
             let to = (at + 5).wrapping_add_signed(i64::from(self.number(place + 1, 4) as i32));
             self.bytes[*place] == CALL && panics.contains(&to)
         };
-        // What it is told is constant, so it may be in the function itself.
+        // The argument is constant, so the function itself may set it.
         let told = |place: usize| self.bytes[place - MOV.1..place].starts_with(&MOV.0);
         let site = |(at, place)| if told(place) { at - MOV.1 as u64 } else { at };
         sites.into_iter().find(fails).map(site)

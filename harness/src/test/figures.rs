@@ -24,7 +24,7 @@ fn job(part: Part) -> Job {
 /// As much may a figure differ from the page: a part of it, or one.
 const AGREE: f64 = 0.02;
 
-/// The page says nearly the same. The host's time and its firmware are no figures of this tree.
+/// Tells if the page's figure is near enough. The host's time and its firmware are no figures of this tree.
 fn agrees(figure: &Figure, said: f64) -> bool {
     let row = &figure.row;
     let hosts = row.unit == "s" || row.name.starts_with("boot.");

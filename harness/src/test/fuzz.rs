@@ -10,9 +10,8 @@ use std::path::PathBuf;
 /// Repeats a run; any other one is as good.
 const SEED: u64 = 2026;
 
-/// A target, its inputs, and the share of what they try that is accepted, in percent:
-/// less, and they would not reach what is behind the first check; more, and there
-/// would be nothing that a check has to refuse.
+/// A target, its inputs, and the share of their attempts that is accepted, in percent. With less they would not get
+/// past the first check. With more a check would have nothing to refuse.
 const BUDGETS: [(&str, u64, [u64; 2]); 10] = [
     ("channel", 20_000, [10, 90]),
     ("hypercall", 20_000, [5, 60]),
@@ -95,7 +94,7 @@ fn corpora() -> Result<String, String> {
 /// Feeds all targets in turn until the time is up; what they did.
 ///
 /// # Errors
-/// What a target must not do, with the input.
+/// A deed that a target must not do, with the input.
 pub fn long(seed: u64, time: std::time::Duration) -> Result<String, String> {
     let drivers: Result<Vec<_>, _> = TARGETS.iter().map(|t| driver(t, seed)).collect();
     let (mut drivers, end) = (drivers?, std::time::Instant::now() + time);

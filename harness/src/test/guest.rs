@@ -67,8 +67,8 @@ fn demo() -> Job {
     })
 }
 
-/// What somebody types at a terminal reaches a shell in the sandbox, through a
-/// serial port without an interrupt; `poweroff` there ends the run.
+/// Types at a terminal: the letters reach a shell in the sandbox, through a serial port without an interrupt.
+/// `poweroff` there ends the run.
 fn terminal() -> Job {
     let steps = [
         ("# ", "echo $((6 * 7)) is what it says\n"),
@@ -84,8 +84,8 @@ fn terminal() -> Job {
     })
 }
 
-/// A kill ends a run in good order: the report is printed, the exit status is that of
-/// Ctrl-C, and neither the emulator nor the file with its RAM stays.
+/// Kills a run, which ends in good order. The report is printed, the exit status is as for Ctrl-C, and neither the
+/// emulator nor the file with its RAM stays.
 fn interrupted() -> Job {
     Job::one("guest/interrupted", 90, |bench| {
         let victim = Manifest::new().bare("victim", "victim", "", &[0], SMALL, "");
@@ -163,8 +163,8 @@ pub fn came_up(seen: &Seen, name: &str, uart: usize, cores: usize) -> Result<(),
     seen.ensure(exits.held, format!("exits: {}", exits.detail))
 }
 
-/// Debian's kernels look for serial ports at the four usual places, also where
-/// they are another sandbox's: each look is denied and recorded, and only these.
+/// Checks that only looks for serial ports were denied. Debian's kernels look at the four usual places, also at another
+/// sandbox's ports: each look is denied and recorded.
 fn only_looked_for_serial_ports(seen: &Seen) -> Result<(), String> {
     const COM: [u64; 4] = [0x3F8, 0x2F8, 0x3E8, 0x2E8];
     let serial = |d: &bulkhead_explain::Explained| {
@@ -401,8 +401,8 @@ pub fn bare_systems() -> Vec<One> {
     ]
 }
 
-/// A function that does not say in time that it is at rest: its sandbox is not started,
-/// a record says why, and the others do not notice.
+/// Tests a function that is not at rest in time: its sandbox is not started, a record says why, and the others do not
+/// notice.
 fn never_at_rest() -> Job {
     const AT_REST: &str = "mask = 0x1, value = 0x0, within = 500";
     const REGISTER: &str = "0xfea00098";

@@ -1,7 +1,7 @@
-//! Systems of the kernel, in sandboxes (`tests/kernel`) and without monitors on a processor that could have none
-//! (`tests/multikernel`), and sandboxes that talk through channels (`tests/channel`): each `NAME.toml` runs to its end,
-//! exits with 0, undisturbed, and its console says what `NAME.txt` has (`BLESS=1` writes that). Those of `tests/kernel`
-//! with a `NAME.alone.txt` run without monitors, too.
+//! Systems of the kernel. `tests/kernel` runs them in sandboxes, and `tests/multikernel` without monitors, on a
+//! processor that could have none. `tests/channel` has sandboxes that talk through channels. Each `NAME.toml` runs to
+//! its end, exits with 0, undisturbed, and its console has the lines of `NAME.txt` (`BLESS=1` writes them). Those of
+//! `tests/kernel` with a `NAME.alone.txt` run without monitors, too.
 
 use super::driver::{Bench, Job};
 use super::spoil::Spoil;
@@ -61,8 +61,8 @@ fn no_exits() -> Job {
     })
 }
 
-/// NMIs come where RSP is a program's: `INT 2` stands for them, in place of the markers with which a marked kernel
-/// begins and ends each entry. None writes to where a hostile program's RSP points.
+/// Tests NMIs that come where RSP is a program's. `INT 2` stands for them, in place of the markers that begin and end
+/// each entry of a marked kernel. No NMI writes to where a hostile program's RSP points.
 fn nmis() -> Job {
     const INT_2: [u8; 8] = [0xCD, 2, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90];
     const TOLD: &str = "kernel: NMIs that nobody here asked for: ";
@@ -201,8 +201,8 @@ fn look_at_vectors(dir: &Path, wanted: usize, at_most: usize) -> Result<[usize; 
 
 type Change = fn(&mut Options);
 
-/// What the boot code refuses of a system without monitors: name, change of the run, number of the error, part of
-/// the message.
+/// Refusals of the boot code for a system without monitors: name, change of the run, number of the error, part of the
+/// message.
 const REFUSED: [(&str, Change, u64, &str); 3] = [
     ("no-x2apic", |o| o.cpu = Some("EPYC,-svm,-x2apic".into()), 18, "x2APIC"),
     (
@@ -278,7 +278,7 @@ fn alone(name: String) -> Job {
     })
 }
 
-/// What a manifest needs so that its kernels do without monitors.
+/// Changes of a manifest so that its kernels do without monitors.
 pub const ALONE: [(&str, &str); 2] = [
     ("[system]", "[system]\nmonitors = false"),
     (

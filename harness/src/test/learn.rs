@@ -16,11 +16,11 @@ pub fn jobs() -> Vec<Job> {
     ]
 }
 
-/// What the pupil is to be told.
+/// Grants that the pupil is to be told.
 const LINES: [&str; 2] = ["devices = [\"pci:00:08.0\", \"rtc\", \"uart1\"]", "stop = [\"other\"]"];
 
 fn system(args: &str, more: &str) -> Manifest {
-    // What would end it does not end a sandbox that learns.
+    // A denial that would end a sandbox does not end one that learns.
     let stop = "[[health]]\nsandbox = \"pupil\"\non = \"port-violation\"\naction = \"stop\"\n";
     let mut manifest = Manifest::new().bare("pupil", "pupil", args, &[0], "4 MiB", more).bare(
         "other",
@@ -59,7 +59,7 @@ fn lines(dir: &Path) -> Result<String, String> {
         .bare("pupil", "pupil", "", &[0], "4 MiB", &(learned.join("\n") + "\n"))
         .bare("other", "hello", "", &[1], "4 MiB", "");
     granted.load(&dir.join("granted"))?;
-    // Without it the first port ends the same guest.
+    // Without it the first port ends this guest.
     let strict = run(&system("", ""), &dir.join("strict"), |_| ())?;
     let state = strict.sandbox("pupil")?.state;
     strict.ensure(state == "stopped", format!("without learning it is {state}"))?;

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const SMALL: &str = "4 MiB";
-/// Exits by which a Linux clears an IOAPIC when it powers off: for each of 24 lines,
-/// three times an entry of two registers, each by index and window.
+/// Exits by which a Linux clears an IOAPIC when it powers off. Each of 24 lines has an entry of two registers, each
+/// written three times by index and window.
 const CLEARED: u64 = 24 * 3 * 4;
 
 pub fn jobs() -> Vec<Job> {
@@ -39,7 +39,7 @@ pub fn jobs() -> Vec<Job> {
     ]
 }
 
-/// The machine with a device whose line is level-triggered, by its interrupt.
+/// Changes the machine: the device with this interrupt has a level-triggered line.
 pub fn with_level(mut manifest: Manifest, dir: &Path, irq: u32) -> Result<Manifest, String> {
     let is_vtd = manifest.0.contains("machines/qemu-q35-vtd.toml");
     let name = if is_vtd { "machines/qemu-q35-vtd.toml" } else { "machines/qemu-q35.toml" };
@@ -61,7 +61,7 @@ fn serial(manifest: Manifest, name: &str, args: &str, core: u32, uart: u32) -> M
     manifest.bare(name, "serial", &args, &[core], SMALL, &device)
 }
 
-/// What `guests/serial` writes: whole lines with ascending numbers.
+/// Checks the text of `guests/serial`: whole lines with ascending numbers.
 fn wrote(seen: &Seen, uart: usize, sandbox: u8, lines: usize) -> Result<(), String> {
     let text = seen.serial(uart)?;
     let found: Vec<_> = text.lines().filter(|l| l.len() == 62).collect();
@@ -73,7 +73,7 @@ fn wrote(seen: &Seen, uart: usize, sandbox: u8, lines: usize) -> Result<(), Stri
     seen.ensure(whole, format!("serial {uart} does not end with {lines} whole lines"))
 }
 
-/// Two bare guests, each with a serial port and its line, at the same time.
+/// Runs two bare guests at once, each with a serial port and its line.
 fn two(
     name: &'static str,
     machine: &'static str,
@@ -107,7 +107,7 @@ fn two(
     })
 }
 
-/// Whether the emulator's IOMMU sees the IOAPIC's messages, by what the boot code found out, and in words.
+/// Tells if the emulator's IOMMU sees the IOAPIC's messages, as the boot code found out; and in words.
 fn found(seen: &Seen) -> Result<(bool, &'static str), String> {
     match seen.lines()? {
         BootReport::SEEN => Ok((true, "the IOMMU sees lines")),
@@ -116,7 +116,7 @@ fn found(seen: &Seen) -> Result<(bool, &'static str), String> {
     }
 }
 
-/// The machine whose description says whether its IOMMU sees lines.
+/// Changes the machine description: it says if the IOMMU sees lines.
 fn saying(mut manifest: Manifest, dir: &Path, seen: bool) -> Result<Manifest, String> {
     let path = build::root().join("machines/qemu-q35.toml");
     let machine = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -129,8 +129,8 @@ fn saying(mut manifest: Manifest, dir: &Path, seen: bool) -> Result<Manifest, St
     Ok(manifest)
 }
 
-/// A machine description that says of lines what the machine does not do is refused at boot, with its words; one that
-/// says what it does is as good as one that says nothing.
+/// Tests machine descriptions that speak of lines. A wrong one is refused at boot, with its words. A right one is as
+/// good as one that says nothing.
 fn said_wrong() -> Job {
     Job::one("line/said-wrong", 90, |bench| {
         let mut right = Vec::new();
@@ -158,8 +158,8 @@ fn said_wrong() -> Job {
     })
 }
 
-/// A level-triggered line beside a device of another sandbox: where the IOMMU sees the IOAPIC's messages it would have
-/// to let all pass, and the device could send what it likes; so the boot stops there, and says why.
+/// Tests a level-triggered line beside a device of another sandbox. An IOMMU that sees the IOAPIC's messages would have
+/// to let all pass, and the device could send any. So the boot stops there, and says why.
 fn level_beside_dma() -> Job {
     Job::one("line/level-beside-dma", 60, |bench| {
         let manifest = Manifest::new().ends_with(&["one"]);
@@ -183,9 +183,10 @@ fn level_beside_dma() -> Job {
     })
 }
 
-/// Messages that a device forges by DMA as if they were the IOAPIC's. An emulator takes such writes for the IOAPIC's:
-/// where its IOMMU sees lines, the slots that are in use can be fired, and arrive as what their owner has asked for;
-/// nothing else arrives, and nothing at a sandbox without lines. Where it does not see them, nothing arrives at all.
+/// Tests messages that a device forges by DMA as if they were the IOAPIC's. An emulator takes such writes for the
+/// IOAPIC's. Where its IOMMU sees lines, the slots in use can be fired, and arrive as the interrupts that their owner
+/// has asked for. Nothing else arrives, and nothing at a sandbox without lines. Where it does not see them, nothing
+/// arrives at all.
 fn forged() -> Job {
     Job::one("line/forged", 90, |bench| {
         const WRITTEN: u64 = 2 * 64 / 16 + 1;
@@ -236,8 +237,8 @@ fn storm() -> Job {
     })
 }
 
-/// Cores that are late in the middle of each write to the IOAPIC, for longer than others wait: these give up, their
-/// guests' instructions come again, and nobody is denied anything. Monitors share the word that has them so.
+/// Tests cores that are late in the middle of each write to the IOAPIC, for longer than others wait. The others give
+/// up, their guests' instructions come again, and nothing is denied. Monitors share the word that makes cores late.
 fn late() -> Job {
     Job::one("line/late", 400, |bench| {
         /// Exits by which it opens and closes its line in two lives, in time: 17. Some more.
@@ -271,8 +272,8 @@ fn late() -> Job {
     })
 }
 
-/// A Linux that owns the real-time clock sets its time by it when it boots, and its driver reads it, on two cores;
-/// nothing is denied.
+/// Tests a Linux that owns the real-time clock, on two cores. It sets its time by the clock when it boots, and its
+/// driver reads it. Nothing is denied.
 fn clock(name: &'static str, kernel: &'static str) -> Job {
     const READS: &str = "awk:BEGIN{while((getline<\\\"/proc/driver/rtc\\\")>0)print;print\\\"now\\\"strftime(\\\"%Y-%m-%d\\\")}";
     Job::one(name, 150, move |bench| {
@@ -343,7 +344,7 @@ fn by_interrupts(seen: &Seen, name: &str, uart: usize, level: bool) -> Result<u6
     Ok(count)
 }
 
-/// Two of them, at the same time.
+/// Runs two Linux sandboxes with lines at once.
 fn two_linux() -> Job {
     Job::one("line/two-linux", 240, |bench| {
         let linux = |manifest: Manifest, name, core, uart| {

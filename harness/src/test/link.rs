@@ -1,5 +1,5 @@
-//! Channels made at run time (`guests/meet`): made, used, closed and taken back; by those who may, and against those
-//! who keep on using what they have no more.
+//! Channels made at run time (`guests/meet`): made, used, closed and taken back by sandboxes that may. Others keep on
+//! using a channel that they have no more.
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run_audited};
@@ -91,7 +91,7 @@ fn refused(bench: &Bench) -> Result<String, String> {
         let all = seen.denials.iter().filter(|d| d.sandbox == name);
         all.filter(|d| d.record.kind == Kind::Hypercall as u16).count()
     };
-    // 4 whom it may not offer to, and 3 calls for each of 4 slots that are not.
+    // 4 offers to sandboxes without a right, and 3 calls for each of 4 slots that are not there.
     let counts = NAMES.map(calls);
     seen.ensure(counts == [32, 16, 16], format!("records: {counts:?}"))?;
     let right = |text: &str| seen.denials.iter().any(|d| d.to_string().contains(text));
@@ -100,8 +100,8 @@ fn refused(bench: &Bench) -> Result<String, String> {
     Ok(format!("{counts:?} records"))
 }
 
-/// The owner takes back what both cores of another are at, and gives it to a third: the second goes on unharmed, and
-/// nothing that it writes arrives.
+/// Tests an owner that takes back a slot that both cores of another sandbox use, and gives it to a third. The second
+/// one goes on unharmed, and nothing that it writes arrives.
 fn taken(bench: &Bench) -> Result<String, String> {
     let one = "offer-1,joined,nap,close,offer-2,joined,keep,left,close";
     let two = "accept,watch,gone,nap,nap,nap,nap,nap";
@@ -141,7 +141,7 @@ fn two(bench: &Bench) -> Result<String, String> {
     Ok("four channels".into())
 }
 
-/// Who has it is stopped, which closes it; started again, it takes part again.
+/// Stops the sandbox that has the slot, which closes it. Started again, the sandbox takes part again.
 fn stopped(bench: &Bench) -> Result<String, String> {
     let one = "offer-1,joined,nap,ask-1-1,left,close,offer-2,joined,keep,left,close,ask-1-2,offer-1,send,told,left,close";
     let two = "accept,stay,restart,accept,receive,close";

@@ -1,7 +1,7 @@
-//! Linux's ends of channels: functions of a virtual PCI bus (ivshmem version 2). Messages of each kind, to and
-//! from a bare guest and another Linux, 6.1 and 6.12; states that peers see, also of one that ends and begins anew;
-//! a hostile Linux against the other end, the registers and the configuration; interrupts: that they come, how many,
-//! what they cost, and that a restart leaves none.
+//! Linux's ends of channels: functions of a virtual PCI bus (ivshmem version 2). Messages of each kind go to and from a
+//! bare guest and another Linux, 6.1 and 6.12. Peers see each other's states, also when one ends and begins anew. A
+//! hostile Linux attacks the other end, the registers and the configuration. Interrupts come, their number and cost are
+//! measured, and a restart leaves none.
 
 use super::device::attacks;
 use super::driver::{Bench, Job};
@@ -38,7 +38,7 @@ pub fn jobs() -> Vec<Job> {
         let name = format!("channel/linux-{what}-{}", kind.0);
         jobs.push(Job::one(name, 240, move |bench| with_bare(bench, kind, sends)));
     }
-    // What a rogue can do to each kind is seen with bare ones, which are faster.
+    // Bare rogues show the attacks on each kind: they are faster.
     for sends in [true, false] {
         let what = if sends { "sends" } else { "receives" };
         let name = format!("channel/linux-rogue-{what}");
@@ -85,7 +85,7 @@ fn equipped(manifest: &Manifest) -> Manifest {
     Manifest(manifest.0.lines().flat_map(|line| [with(line), "\n".into()]).collect())
 }
 
-/// The same where somebody keeps deadlines.
+/// Runs the manifest where a guest keeps deadlines.
 fn look_in_time(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
     run(&equipped(manifest), &bench.dir, |o| {
         o.time = Time::coarse();
@@ -98,7 +98,7 @@ fn talk(words: &str) -> String {
     format!("bhchannel:talk,channel=news,{words}")
 }
 
-/// What a Linux printed; it ended well.
+/// Returns the lines that a Linux printed; it ended well.
 pub fn linux<'a>(seen: &'a Seen, name: &str, serial: usize) -> Result<&'a str, String> {
     let said = seen.serial(serial)?;
     seen.ensure(said.contains("bulkhead-init: exit code 0"), format!("{name} failed"))?;
@@ -233,8 +233,8 @@ fn network(bench: &Bench) -> Result<String, String> {
     Ok(all.into())
 }
 
-/// A file of 2 MB by TCP through rings that have room for packets of 64 KiB: it arrives as it was, in far fewer packets
-/// than an MTU of 1,500 bytes has it in.
+/// Sends a file of 2 MB by TCP through rings with room for packets of 64 KiB. It arrives unchanged, in far fewer
+/// packets than with an MTU of 1,500 bytes.
 fn large(bench: &Bench) -> Result<String, String> {
     /// By 1,448 bytes each it is more than 1,300.
     const PACKETS: u32 = 400;
@@ -298,7 +298,7 @@ fn states(bench: &Bench) -> Result<String, String> {
 fn woken(bench: &Bench, kernel: &str, flood: bool) -> Result<String, String> {
     /// Configuration exits of a Linux that binds its driver, and at last masks each line of its IOAPIC: some 320.
     const ELSE: u64 = 360;
-    // News of the sender ends it, or in a flood, whose exits are slow where they are emulated, its time.
+    // News of the sender ends it. Its time ends a flood, for exits are slow where they are emulated.
     // At least so many interrupts and messages: a flood's messages come one a millisecond. Cores run in turns, and in
     // the first 40 ms the Linux has so few that it takes hardly an interrupt; later 25 a millisecond.
     let (millis, role, least) = match flood {
@@ -344,14 +344,14 @@ fn woken(bench: &Bench, kernel: &str, flood: bool) -> Result<String, String> {
     ))
 }
 
-/// Rounds between a Linux and a program, and in how many of them both have to sleep: on a host with much else to do a
-/// message may be there already. Microseconds before each message, for the other end to go to sleep.
+/// Rounds between a Linux and a program, and the number of rounds in which both have to sleep. On a busy host a message
+/// may be there already. Microseconds before each message, for the other end to go to sleep.
 const ROUNDS: u64 = 300;
 const SLEPT: u64 = 200;
 const PAUSE: u64 = 1_000;
 
-/// A Linux and a program of a kernel send to each other, through channels whose receivers sleep: the program at its
-/// notification, Linux on a file descriptor.
+/// Sends between a Linux and a program of a kernel, through channels with receivers that sleep. The program sleeps at
+/// its notification, Linux on a file descriptor.
 fn rounds(bench: &Bench) -> Result<String, String> {
     let job =
         format!("bhchannel:talk,channel=there,and=back,role=round,count={ROUNDS},gap={PAUSE}");
@@ -362,7 +362,7 @@ fn rounds(bench: &Bench) -> Result<String, String> {
     Ok(format!("{ROUNDS} rounds; a program woken {slept} times, Linux {linux}"))
 }
 
-/// The same with a Linux' program in C, which sleeps in a loop of its own.
+/// Sends rounds with a Linux' program in C, which sleeps in a loop of its own.
 fn c(bench: &Bench) -> Result<String, String> {
     let job = format!("bhback:back,there,{ROUNDS}");
     let seen = look(&with_program(&job, "round"), bench)?;

@@ -1,6 +1,6 @@
-//! Unmodified Linux on its own disk and network card in a sandbox: every kernel and
-//! kind of device that `disk` has on the bare machine, two at once, through restarts,
-//! and on a machine without an IOMMU. In virtual time, for the reason given there.
+//! Unmodified Linux on its own disk and network card in a sandbox: every kernel and kind of device that `disk` has on
+//! the bare machine. They run two at once, through restarts, and on a machine without an IOMMU. All of it is in virtual
+//! time, for the reason given in `disk`.
 
 use super::disk::{self, done, work};
 use super::driver::{Job, tail};
@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 struct Linux {
     name: &'static str,
-    /// Of `tools/kernels.sh`, without `linux-`.
+    /// Name in `tools/kernels.sh`, without `linux-`.
     kernel: &'static str,
     cores: &'static [u32],
     /// Its console, by COM port from 0.
@@ -137,10 +137,9 @@ fn works(case: &Case, dir: &Path) -> Result<String, String> {
     Ok(remarks.join("; "))
 }
 
-/// It powered off by itself, and all that it was denied are what its kernel tries on any
-/// PC: the other serial ports, where another sandbox's are (absent ones would be
-/// silent), and function 1 of an Intel south bridge, which kernels for real machines
-/// unhide (drivers/platform/x86/p2sb.c).
+/// Checks that it powered off by itself, and was denied only accesses that its kernel tries on any PC. These are the
+/// other serial ports, where another sandbox's are (absent ones would be silent). Kernels for real machines also unhide
+/// function 1 of an Intel south bridge (drivers/platform/x86/p2sb.c).
 fn undisturbed(seen: &Seen, linux: &Linux) -> Result<(), String> {
     const P2SB: &str = "configuration register 0xe0 of 00:1f.1";
     let s = seen.sandbox(linux.name)?;
@@ -178,8 +177,8 @@ fn found(seen: &Seen, linux: &Linux, expected: &[(&str, &str)]) -> Result<String
     Ok(format!("{} functions", found.len()))
 }
 
-/// Its own functions, the bridge above one of them, and a placeholder: function 0 of
-/// the other one's slot, without which nobody would look for that.
+/// Checks the functions that a Linux sees: its own ones, the bridge above one of them, and a placeholder. The
+/// placeholder is function 0 of the other one's slot: a Linux without it would not look at that slot.
 fn sees(dir: &Path) -> Result<String, String> {
     const EXPECTED: [(&str, &str); 4] = [
         ("0000:00:02.0", "0x1b36 0x000c 0x060400"),
@@ -204,8 +203,8 @@ fn reboot(dir: &Path) -> Result<String, String> {
     lives(&VIRTIO, &job, "bhio: done", dir)
 }
 
-/// Linux resets itself while its disk and its card are busy, without a word to them;
-/// what it wrote to its disk before is there in the next life.
+/// Tests a Linux that resets itself while its disk and its card are busy, without a word to them. Its earlier writes to
+/// the disk are there in the next life.
 fn crash(dir: &Path) -> Result<String, String> {
     let peer = Peer::start().map_err(|e| e.to_string())?;
     let [address] = &peer.arguments()[..] else { return Err("no address".into()) };
@@ -247,8 +246,8 @@ fn lives(linux: &Linux, job: &str, trace: &str, dir: &Path) -> Result<String, St
 }
 
 /// A warden restarts Linux and later stops it, both in the midst of disk and network
-/// load. The next life does its work, and a witness's memory stays as it is. What a disk
-/// owes to a life that has ended is the matter of `drive`.
+/// load. The next life does its work, and a witness's memory stays as it is. `drive` tests a disk's late answers to a
+/// life that has ended.
 fn stopped(dir: &Path) -> Result<String, String> {
     const TRACE: &str = "row io.net_udp ";
     let peer = Peer::start().map_err(|e| e.to_string())?;

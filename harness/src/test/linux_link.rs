@@ -1,5 +1,5 @@
-//! Channels made at run time with a Linux as an end, 6.1 and 6.12: the steps of bare parties (`crates/testing/scenarios`), done by a
-//! process of root's, and lines on its command line. All of it audited while it runs.
+//! Channels made at run time with a Linux as an end, 6.1 and 6.12. A process of root's does the steps of bare parties
+//! (`crates/testing/scenarios`), and uses lines on its command line. All of it is audited while it runs.
 
 use super::driver::{Bench, Job};
 use super::linux_channel::{NEWER, OLDER, linux};
@@ -34,7 +34,7 @@ const SENT: u64 = 2 * PAGE;
 /// Milliseconds for each step: others may still boot.
 const PATIENCE: u32 = 60_000;
 
-/// A sandbox: its kernel, if it is a Linux, its job or steps, and to whom it may offer a slot.
+/// A sandbox: its kernel, if it is a Linux, its job or steps, and the sandboxes that it may offer a slot to.
 struct Party {
     kernel: Option<&'static str>,
     job: String,
@@ -64,7 +64,7 @@ fn meeting(bench: &Bench, parties: &[Party], ends: &[&str]) -> Result<Seen, Stri
     meeting_with(bench, parties, ends, "")
 }
 
-/// The same with more in the manifest.
+/// Runs a meeting with more in the manifest.
 fn meeting_with(
     bench: &Bench,
     parties: &[Party],
@@ -89,7 +89,7 @@ fn meeting_with(
     run_audited(&manifest, &bench.dir, 220)
 }
 
-/// Each party did what it was to, and was denied nothing. What a Linux said, by its number.
+/// Checks that each party did its part, and was denied nothing. Returns each Linux' lines, by its number.
 fn all_well<'a>(seen: &'a Seen, parties: &[Party]) -> Result<[&'a str; 3], String> {
     let mut said = [""; 3];
     for (n, party) in parties.iter().enumerate() {
@@ -107,7 +107,7 @@ fn all_well<'a>(seen: &'a Seen, parties: &[Party]) -> Result<[&'a str; 3], Strin
 
 pub const BOTH: &[&str] = &["two", "three"];
 
-/// What an owner does with one after the other; each side closes first in turn.
+/// An owner's steps with one party after the other; each side closes first in turn.
 pub const OWNER: &str =
     "offer-1,send,told,left,close,offer-2,send,joined,told,close,offer-1,send,nap,nap,close";
 pub const SECOND: &str = "accept,receive,close,accept,receive,told,gone,zeros,close";
@@ -142,7 +142,7 @@ fn refused(bench: &Bench) -> Result<String, String> {
         let all = seen.denials.iter().filter(|d| d.sandbox == name);
         all.filter(|d| d.record.kind == Kind::Hypercall as u16).count()
     };
-    // 4 whom it may not offer to, and 3 calls for each of 4 slots that are not.
+    // 4 offers to sandboxes without a right, and 3 calls for each of 4 slots that are not there.
     let counts = NAMES.map(calls);
     seen.ensure(counts == [32, 16, 16], format!("records: {counts:?}"))?;
     let told = |name: &str, text: &str| {
@@ -155,8 +155,8 @@ fn refused(bench: &Bench) -> Result<String, String> {
     Ok(format!("{counts:?} records"))
 }
 
-/// A process goes on reading and writing what its owner takes back and gives to a third: it reads zeros, and nothing
-/// that it writes arrives.
+/// Tests a process that goes on using a slot that its owner takes back and gives to a third. It reads zeros, and
+/// nothing that it writes arrives.
 fn taken(bench: &Bench, kernel: &'static str) -> Result<String, String> {
     let one = "offer-1,joined,nap,close,offer-2,joined,keep,left,close";
     let two = "accept,watch,gone,zeros,nap,nap,nap,nap,nap,zeros";
@@ -207,7 +207,7 @@ fn restarts(bench: &Bench, who: usize) -> Result<String, String> {
     Ok("400 messages".into())
 }
 
-/// Lines between two, both ways at the same time, on the command line.
+/// Sends lines between two, both ways at once, on the command line.
 fn lines(bench: &Bench) -> Result<String, String> {
     let both = |other: &str, line: &str, [there, back]: [u32; 2]| {
         format!(
@@ -229,8 +229,8 @@ fn lines(bench: &Bench) -> Result<String, String> {
     Ok("good news".into())
 }
 
-/// What a killed process leaves open stays the sandbox's, is closed by another process, and not under one that uses it.
-/// Its memory is cached, and reserved beside a channel of the manifest, whose windows are not.
+/// Tests a slot that a killed process leaves open. It stays the sandbox's, and another process closes it, but not under
+/// one that uses it. Its memory is cached and reserved; the windows of a channel of the manifest beside it are not.
 fn left_open(bench: &Bench, kernels: [&'static str; 2]) -> Result<String, String> {
     let script = "sh:-c,mount -t debugfs debugfs /sys/kernel/debug;\
         (sleep 1000|bhchannel offer two 7)&sleep 3;bhchannel close 0;\

@@ -1,8 +1,7 @@
 //! All tests that need more than one crate: `make test`.
 //!
-//! A *job* is a process of its own (this program again, with `--job`) that runs
-//! something and gives the verdicts of one test or of many: a run of the rogue
-//! guest judges each of its attacks. A job that dies, hangs or forgets a verdict
+//! A *job* is a process of its own (this program again, with `--job`) that gives the verdicts of one test or of many. A
+//! run of the rogue guest, for instance, judges each of its attacks. A job that dies, hangs or forgets a verdict
 //! fails the tests that it owes.
 
 mod attack;

@@ -30,7 +30,7 @@ use std::time::Duration;
 pub enum Out {
     /// A monitor built without it.
     Build,
-    /// An image whose tables lack it.
+    /// An image with tables that lack it.
     Tables(fn(&mut Spoil)),
 }
 

@@ -70,7 +70,7 @@ fn manifest(case: &Case) -> Manifest {
     if own.contains("cores") {
         all.0 = all.0.replacen("cores = [0]\n", "", 1);
     }
-    // What is left is a Linux whose channel is all that its monitor answers for.
+    // A Linux is left; its monitor answers for nothing but its channel.
     all.0 = all.0.replace("devices = [\"uart0\"]\n", "");
     all = all.bare("other", "hello", "", &[1], "4 MiB", "");
     if case.more == LOADED {
@@ -121,8 +121,8 @@ fn small_only(bench: &Bench) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Each case gets the monitors that it needs; the auditor expects the same. Where the wrong one is chosen, no image is
-/// made.
+/// Tests that each case gets the monitors that it needs, and that the auditor expects these. No image is made with a
+/// wrong one.
 fn by_need(bench: &Bench) -> Result<String, String> {
     let small = small_only(bench)?;
     for case in &CASES {

@@ -1,5 +1,5 @@
-//! Networks over channels: a Linux and a program of the kernel that speaks TCP (`programs/net`), and a switch with a
-//! port at which somebody writes garbage. Two stations that mean well are `tests/channel/net.toml` ([`super::kernel`]).
+//! Networks over channels: a Linux with a program of the kernel that speaks TCP (`programs/net`), and a switch with a
+//! port that gets garbage. Two stations that mean well are `tests/channel/net.toml` ([`super::kernel`]).
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, run};
@@ -71,7 +71,7 @@ fn channel(manifest: &mut Manifest, name: &str, [from, to]: [&str; 2], notify: &
 
 /// Pings, a page and an echo of what was sent, between a Linux's network device and `smoltcp`.
 fn linux(bench: &Bench) -> Result<String, String> {
-    // What is sent before both ends have agreed is lost, as with a cable that is plugged in: the first one may be.
+    // Packets sent before both ends have agreed are lost, as with a cable that is plugged in: the first one may be.
     let script = "ping${IFS}-c1${IFS}10.9.0.2;ping${IFS}-c3${IFS}10.9.0.2;wget${IFS}-qO-${IFS}http://10.9.0.2/;\
         (echo${IFS}good$((40+2))news;sleep${IFS}1)|nc${IFS}10.9.0.2${IFS}7";
     let job = format!("bhchannel:net,bh0,there,back,10.9.0.1/24,sh,-c,{script}");
@@ -99,8 +99,8 @@ fn linux(bench: &Bench) -> Result<String, String> {
     Ok(page.trim_end().into())
 }
 
-/// The two stations of the system that means well, and at a third port one that writes garbage into its channels, or
-/// sends in the name of another.
+/// Adds a third station to the two that mean well. It writes garbage into its channels, or sends in the name of
+/// another.
 fn rogue(bench: &Bench, kind: &str) -> Result<String, String> {
     let system = build::root().join("tests/channel/net.toml");
     let system = std::fs::read_to_string(&system)

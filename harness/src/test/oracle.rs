@@ -1,5 +1,5 @@
-//! The admission against the oracle (`crates/testing/oracle`): of random sets that it admits none may be late, and of those in
-//! which nothing is late it may refuse some only.
+//! The admission against the oracle (`crates/testing/oracle`), with random sets. No set that it admits may be late.
+//! Among the sets in which nothing is late it may refuse only a few.
 
 use super::driver::Job;
 use bulkhead_oracle::{Campaign, Class, Counts, Rules};
@@ -10,13 +10,13 @@ const SEED: u64 = 2026;
 /// Patterns of releases for each set: the first one releases all at once, each other one is derived from the worst.
 const PATTERNS: u64 = 16;
 
-/// What the kernel does beyond the papers.
+/// The kernel's rules beyond the papers.
 const RULES: Rules = Rules::KERNEL;
 
 /// So many times fewer sets than in `make soak`.
 const PART: u64 = 10;
 
-/// What is asked of a class. Numbers of sets are those of `make soak`.
+/// The demands on a class. Numbers of sets are those of `make soak`.
 struct Asked {
     class: Class,
     admitted: u64,
@@ -24,7 +24,7 @@ struct Asked {
     ended: u64,
     /// At least so many of them with requests from inside a server.
     inside: u64,
-    /// Of the sets in which nothing is late at most so many are refused, in thousandths.
+    /// Most refusals of sets in which nothing is late, in thousandths.
     refused: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The oracle's sets on the kernel itself: threads of `programs/sets` do what a set says, in the worst pattern of
-//! releases that the oracle found, and each response has to be within what the admission promises. One kernel has many
-//! sets, one after the other; those that are not at turn sleep.
+//! The oracle's sets on the kernel itself: threads of `programs/sets` play a set in the worst pattern of releases that
+//! the oracle found. Each response has to be within the bound that the admission promises. One kernel has many sets,
+//! one after the other; threads of the others sleep.
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, artifacts, run};

@@ -35,7 +35,7 @@ const SENT: u64 = 2 * PAGE;
 /// Milliseconds for each step: others may still boot.
 const PATIENCE: u32 = 20_000;
 
-/// What a sandbox's guest is.
+/// The kind of a sandbox's guest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guest {
     Bare,
@@ -46,7 +46,7 @@ enum Guest {
     Guarded,
 }
 
-/// A sandbox: its guest, its steps, and to whom it may offer a slot.
+/// A sandbox: its guest, its steps, and the sandboxes that it may offer a slot to.
 struct Party(Guest, &'static str, &'static [&'static str]);
 
 use Guest::{Bare, Guarded, Kernel, Linux};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Rights that leave it alive, each for 10 ms.
 const ALIVE: &str = "do=start,observe,slots,lines,channels ms=10";
-/// The same for those that do not, for 60 ms each.
+/// Rights that end its lives, each for 60 ms.
 const DEADLY: &str = "do=stop,restart ms=60";
 
 pub fn jobs() -> Vec<Job> {
@@ -51,7 +51,7 @@ fn abused(seen: &Seen) -> Result<String, String> {
     Ok(said.join("; "))
 }
 
-/// Nobody rang, nothing was an exit, and every release was in time.
+/// Checks that no doorbell rang, that nothing was an exit, and that every release was in time.
 fn alive(seen: &Seen) -> Result<String, String> {
     let said = abused(seen)?;
     seen.undisturbed("flight", &["running"])?;

@@ -1,7 +1,6 @@
-//! Whether a text is a SARIF 2.1.0 log as code-review tools take it. Written from the
-//! specification's sections, which each object names: which properties it has, of
-//! which type, and which of them there must be. A property that is not in the table is
-//! told: the schema allows no others.
+//! Checks that a text is a SARIF 2.1.0 log as code-review tools take it. The table is written from the specification's
+//! sections, which each object names. It has an object's properties, their types, and which of them there must be. A
+//! property that is not in the table is told: the schema allows no others.
 
 use super::driver::Job;
 use super::verify::{bulkhead, files};
@@ -11,7 +10,7 @@ pub fn jobs() -> Vec<Job> {
     vec![Job::one("command/sarif", 60, |_| check())]
 }
 
-/// What a value has to be.
+/// Type that a value has to have.
 #[derive(Clone, Copy)]
 enum Is {
     /// This text.
@@ -123,10 +122,10 @@ pub fn prints(line: &str) -> bool {
     !line.chars().any(|c| c.is_control() || turns(c))
 }
 
-/// Whether it is a log; the number of its results.
+/// Checks that it is a log; returns the number of its results.
 ///
 /// # Errors
-/// What is wrong, and where in the text.
+/// The fault, and its place in the text.
 pub fn valid(text: &str) -> Result<usize, String> {
     let log: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?;
     object("sarifLog", &log, "log")?;
@@ -179,9 +178,8 @@ fn property(is: Is, value: &Value, at: &str) -> Result<(), String> {
     if right { Ok(()) } else { Err(format!("{at} cannot be {value}")) }
 }
 
-/// What one object says of another: rules are there once (3.19.23), a result's index is
-/// its rule's (3.27.6), regions do not end before they begin (3.30.7), and the numbers of
-/// related locations are different (3.28.2).
+/// Checks rules between objects. Rules are there once (3.19.23), and a result's index is its rule's (3.27.6). Regions
+/// do not end before they begin (3.30.7), and the numbers of related locations are different (3.28.2).
 fn whole(run: &Value) -> Result<usize, String> {
     let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let rules = array(&run["tool"]["driver"]["rules"]);

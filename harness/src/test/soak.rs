@@ -70,12 +70,12 @@ pub const LEFT: [(&str, &str); 46] = [
     ("guest/two-linux", "linux-io/two and line/two-linux have two Linux with devices"),
 ];
 
-/// Whether this is a run of `make soak`.
+/// Tells if this is a run of `make soak`.
 pub fn soaks() -> bool {
     std::env::var_os("SOAK").is_some()
 }
 
-/// Whether a job is left to `make soak`.
+/// Tells if a job is left to `make soak`.
 pub fn left(job: &Job) -> bool {
     LEFT.iter().any(|(name, _)| *name == job.name)
 }

@@ -1,5 +1,5 @@
-//! Changes to a baked image: damage for the boot code to find, and planted
-//! errors that take one rule out of the tables that confine a guest.
+//! Changes to a baked image: damage for the boot code to find, and planted errors. A planted error takes one rule out
+//! of the tables that confine a guest.
 
 use bulkhead_arch_x86::vmcb;
 use bulkhead_image::Baked;
@@ -255,7 +255,7 @@ impl<'a> Spoil<'a> {
         ops.filter(is).map(|op| op + offset_of!(Op, src) as u64).collect()
     }
 
-    /// What a sandbox's VMCBs get at an offset.
+    /// Reads the value that a sandbox's VMCBs get at an offset.
     pub fn vmcb(&self, sandbox: usize, offset: u16) -> u64 {
         self.stores(sandbox, offset).first().map_or(0, |&pa| self.word(pa))
     }

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Virtual time without a metronome: fast, and every run is the same; timers may be late.
+/// Virtual time without a metronome: fast, and every run is alike; timers may be late.
 pub const FAST: Time = Time::Virtual { metronome: None };
 
 /// Where `make build` puts programs.
@@ -145,7 +145,7 @@ impl Memory {
     }
 }
 
-/// What was seen of a run, however it ended.
+/// The record of a run, however it ended.
 pub struct Seen {
     /// How it ended.
     pub outcome: Result<Outcome, String>,
@@ -172,7 +172,7 @@ impl Seen {
         Ok(self.outcome()?.snapshot.boot.map_or(BootReport::UNTESTED, |boot| boot.lines))
     }
 
-    /// What its audit saw.
+    /// Returns the audit's findings.
     pub fn audited(&self) -> Result<&Audited, String> {
         self.outcome()?.audited.as_ref().ok_or_else(|| "the run was not audited".into())
     }

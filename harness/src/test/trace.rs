@@ -1,6 +1,6 @@
-//! Traced kernels: systems of `tests/kernel` whose kernels tell what they do. Nothing is lost, all adds up, and
-//! everything that such a system does is among it. `tests/kernel/NAME.trace` has what is told, once each and sorted
-//! (`BLESS=1` writes it); not when and how often, for that depends on how fast the code is.
+//! Traced kernels: systems of `tests/kernel` with kernels that tell their events. Nothing is lost, all adds up, and
+//! everything that such a system does is among it. `tests/kernel/NAME.trace` has each event once, sorted (`BLESS=1`
+//! writes it). It has no times and numbers, which depend on how fast the code is.
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, artifacts, run};
@@ -52,7 +52,7 @@ fn attached() -> Job {
     })
 }
 
-/// What `bulkhead trace` writes of a system that asks for no trace.
+/// Runs `bulkhead trace` on a system that asks for no trace; returns its file and its words.
 fn written(file: &std::path::Path, more: &[&str]) -> Result<(Vec<u8>, String), String> {
     let file = file.to_string_lossy();
     let first = ["trace", "tests/kernel/passive.toml", "-o", &file];

@@ -125,8 +125,7 @@ fn shape_all(text: &str) -> BTreeSet<String> {
     text.lines().map(shape).collect()
 }
 
-/// Whether what a page shows of a run is what such a run says: each line, but for its numbers; `...` stands for
-/// anything.
+/// Checks that a run says each line that a page shows of it, but for the numbers; `...` stands for anything.
 ///
 /// # Errors
 /// The first line that the run did not say.
@@ -179,7 +178,7 @@ fn read(path: &str) -> Result<String, String> {
     std::fs::read_to_string(build::root().join(path)).map_err(|e| format!("{path}: {e}"))
 }
 
-/// Programs whose first argument says what they do.
+/// Programs with a verb as the first argument.
 const WITH_VERBS: [&str; 7] =
     ["make", "bulkhead", "bulkheadctl", "bhchannel", "bhvirtio", "cargo", "bulkhead-harness"];
 /// Programs that do one thing, besides those in `tools/`.
@@ -205,8 +204,8 @@ fn head(text: &str) -> Option<String> {
     is_verb.then(|| format!("{program} {verb}"))
 }
 
-/// Commands of a page, each with its line: of blocks whose marker gives them no run already, by the whole line; of
-/// text in a line, by program and verb.
+/// Lists the commands of a page, each with its line. A block without a marker that runs it gives whole lines; text in a
+/// line gives program and verb.
 fn named(page: &str) -> Vec<(usize, String)> {
     let (mut found, mut fence, mut marked, mut before) = (Vec::new(), None, false, "");
     for (n, line) in page.lines().enumerate() {

@@ -1,5 +1,4 @@
-//! What a user meets: ISO boots by BIOS and by UEFI firmware, and the commands from
-//! the outside.
+//! The user's view: ISO boots by BIOS and by UEFI firmware, and the commands from the outside.
 
 use super::driver::{Bench, Job, Verdict};
 use super::system::{Manifest, Seen, artifacts, run};
@@ -25,7 +24,7 @@ pub fn jobs() -> Vec<Job> {
     ]
 }
 
-/// The same system by `-kernel`, and from an ISO by SeaBIOS and by OVMF.
+/// Boots one system by `-kernel`, and from an ISO by SeaBIOS and by OVMF.
 fn boots() -> Job {
     let tests = ["boot/kernel", "boot/iso-bios", "boot/iso-uefi"];
     Job::new("boot", tests.map(String::from), 800, move |bench| {
@@ -50,7 +49,7 @@ fn boots() -> Job {
     })
 }
 
-/// A system whose timers may be late by so many nanoseconds.
+/// Builds a system with timers that may be late by so many nanoseconds.
 fn system(late: u64) -> Manifest {
     let mut manifest = Manifest::new()
         .bare("flight", "hello", "", &[1], "{ size = \"16 MiB\", at = \"4 GiB\" }", "")
@@ -61,7 +60,7 @@ fn system(late: u64) -> Manifest {
     manifest
 }
 
-/// What the guests said and how they ended.
+/// Boots the system; returns the guests' lines and ends.
 fn boot(
     bench: &Bench,
     test: &str,
@@ -131,8 +130,8 @@ pub fn files(folder: &str, ending: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Every system of ours is right; every bad manifest ends with status 1 and a message
-/// with file, line, column and what would be right, in all forms.
+/// Checks that every system of ours is right. Every bad manifest ends with status 1 and a message with file, line,
+/// column and the right form, in all formats.
 fn check() -> Result<String, String> {
     let good = [files("systems", ".toml")?, files("systems/bench", ".toml")?].concat();
     for manifest in &good {
@@ -196,8 +195,8 @@ fn plan(dir: &Path) -> Result<String, String> {
     Ok(format!("{elements} elements in {} pictures", all.len() + 1))
 }
 
-/// Whether a text is XML as our pictures use it: elements nested and closed,
-/// attributes quoted and once, no bare `&` or `<`. The number of elements.
+/// Checks that a text is XML as our pictures use it: elements nested and closed, attributes quoted and once, no bare
+/// `&` or `<`. Returns the number of elements.
 fn well_formed(xml: &str) -> Result<usize, String> {
     let (mut open, mut count, mut rest) = (Vec::new(), 0, xml);
     while let Some(at) = rest.find('<') {
@@ -273,7 +272,7 @@ fn text(text: &str) -> Result<(), String> {
     }
 }
 
-/// An image is the same whenever it is built, and is what it says it is; so is an ISO.
+/// Builds an image and an ISO twice: the bytes are equal, and have the kind that they claim.
 fn build_twice(dir: &Path) -> Result<String, String> {
     let path = |name: &str| dir.join(name).display().to_string();
     let read = |name: &str| std::fs::read(dir.join(name)).map_err(|e| format!("{name}: {e}"));
@@ -346,8 +345,8 @@ fn audit(dir: &Path) -> Result<String, String> {
     Ok(format!("{} lines, twice", live.lines().count()))
 }
 
-/// A manifest of 100,000 of anything is refused within a second of processor time, and so is one that exhausts what is
-/// allowed: a limit that lets pass what takes minutes were none.
+/// Tests the limits: a manifest of 100,000 of anything is refused within a second of processor time. So is one that
+/// exhausts the limits: a limit that lets pass minutes of work would be none.
 fn limits(dir: &Path) -> Result<String, String> {
     const MANY: usize = 100_000;
     const MOST: usize = 1_024;

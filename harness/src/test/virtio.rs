@@ -1,6 +1,6 @@
-//! Stock virtio drivers of a Linux over a channel, with our module, and device sides in another Linux: a network
-//! card, a console, 6.12 and 6.1; either side that begins anew; either side that writes
-//! garbage; packets whose headers lie, also between two without our module.
+//! Stock virtio drivers of a Linux over a channel, with our module, and device sides in another Linux. The devices are
+//! a network card and a console, on 6.12 and 6.1. Either side begins anew, or writes garbage. Headers of packets lie,
+//! also between two sides without our module.
 
 use super::driver::{Bench, Job};
 use super::linux_channel::linux;
@@ -67,7 +67,7 @@ fn sound(said: &str) -> bool {
     !COMPLAINTS.iter().any(|word| said.contains(word))
 }
 
-/// What the driver's side printed, which ended well.
+/// Returns the lines that the driver's side printed; it ended well.
 fn driver(seen: &Seen) -> Result<&str, String> {
     let said = linux(seen, "one", 1)?;
     seen.ensure(sound(said), "its kernel complains")?;
@@ -195,7 +195,7 @@ fn rogue_driver(bench: &Bench) -> Result<String, String> {
 /// Milliseconds of packets with headers that lie.
 const LIES: &str = "2000";
 
-/// A network card whose packets' headers lie; the driver's Linux has them for itself and sends them on.
+/// Tests a network card with lies in its packets' headers; the driver's Linux takes them for itself and sends them on.
 fn lies_of_a_card(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
     let jobs = [
         "sh:-c,bhvirtio${IFS}gate&bhvirtio${IFS}card${IFS}10.9.0.1/24${IFS}ping${IFS}-c${IFS}5${IFS}-W${IFS}1${IFS}10.9.0.2",
@@ -209,7 +209,7 @@ fn lies_of_a_card(bench: &Bench, kernel: &str, notify: &str) -> Result<String, S
     told_lies(&seen, seen.serial(2)?, said)
 }
 
-/// The same of a driver's, against a device side whose Linux sends them on.
+/// Tests a driver's lies, against the Linux of a device side that sends the packets on.
 fn lies_of_a_driver(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
     let lie = format!("bhvirtio:lie,lan,{LIES},bhvirtio,card,10.9.0.1/24,ping,-c,5,-W,1,10.9.0.2");
     let jobs = [
@@ -224,7 +224,7 @@ fn lies_of_a_driver(bench: &Bench, kernel: &str, notify: &str) -> Result<String,
     told_lies(&seen, said, side)
 }
 
-/// The same at the other end of `bhchannel net`.
+/// Tests such lies at the other end of `bhchannel net`.
 fn lies_in_records(bench: &Bench, kernel: &str) -> Result<String, String> {
     let jobs = [
         // The first one waits until there is somebody.
@@ -267,8 +267,8 @@ fn told_lies(seen: &Seen, liar: &str, said: &str) -> Result<String, String> {
     Ok(format!("{told} packets lied, at least {came:?} were taken; then {PINGED}"))
 }
 
-/// A console whose device side takes nothing, while the driver's Linux prints more than there is room for, and which
-/// then is gone for another one: the driver is not held up, and unplugged without harm.
+/// Tests a console with a device side that takes nothing, while the driver's Linux prints more than there is room for.
+/// Then another device side replaces it. The driver is not held up, and is unplugged without harm.
 fn deaf(bench: &Bench) -> Result<String, String> {
     let jobs = [
         "sh:-c,(sleep${IFS}2;yes|head${IFS}-c${IFS}5000000>/dev/hvc0)&bhvirtio${IFS}terminal",

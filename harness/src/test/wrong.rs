@@ -1,5 +1,4 @@
-//! Machines that are not the one a system was built for: the boot stops with a
-//! message that says what is missing, within its time limit.
+//! Machines that a system was not built for: the boot stops within its time limit, and a message says what is missing.
 
 use super::driver::Job;
 use super::system::{Manifest, run};

@@ -35,11 +35,12 @@ pub extern "C" fn handle(frame: &'static Frame) -> Next {
     carry_out(frame, outcome)
 }
 
-/// Everything but the two hot causes, out of their way: no register is saved for it there.
+/// Handles everything but the two hot causes, out of their way: no register is saved for it there.
 #[inline(never)]
 fn rare(frame: &Frame) -> Outcome {
     let vmcb = svm::vmcb(frame);
     match vmcb.get(vmcb::EXIT_CODE) as u32 {
+        // Rare: the intercept goes with the guest's first CPUID in user mode (docs/decisions/0008-cpuid.md).
         exit::CPUID => cpuid::handle(frame),
         exit::IOIO => port::handle(frame, port_access(frame)),
         // SMI and INIT come from the machine, not from the guest; a doorbell may

@@ -2,11 +2,10 @@
 //! [`bulkhead_monitor`] and [`bulkhead_monitor_x86`]: entries and exits, the VMCB. [`bulkhead_monitor_shell`] has the
 //! places in memory.
 //!
-//! Each sandbox has its own copy, with page tables that map this text, its own
-//! data, its own sandbox's memory, and the monitors' mailboxes (read-only but
-//! for its own). They map no table that confines the guest, except the pages that hold only slot entries. There is
-//! no lock and no shared cache line on an exit's path: each core has its state
-//! ([`bulkhead_monitor::contract::Local`]), its counters and its records.
+//! Each sandbox has its own copy, with page tables that map this text, its own data, and its own sandbox's memory. They
+//! map the monitors' mailboxes, too, read-only but for its own. They map no table that confines the guest, except the
+//! pages that hold only slot entries. There is no lock and no shared cache line on an exit's path: each core has its
+//! state ([`bulkhead_monitor::contract::Local`]), its counters and its records.
 #![no_std]
 #![no_main]
 

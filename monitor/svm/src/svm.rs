@@ -10,10 +10,11 @@ use core::arch::asm;
 use core::cell::Cell;
 
 /// A VMCB as 64-bit words, read and written by offset.
+/// Cells, because the processor writes it at each exit.
 pub struct Vmcb([Cell<u64>; 512]);
 
 impl Vmcb {
-    /// The word at a byte offset that is a multiple of 8.
+    /// Returns the word at a byte offset that is a multiple of 8.
     #[inline(always)]
     pub fn get(&self, offset: u16) -> u64 {
         self.0[offset as usize / 8 % 512].get()
@@ -32,7 +33,7 @@ pub struct Svm;
 /// Frame of a core.
 pub type Frame = bulkhead_monitor_shell::Frame<Svm>;
 
-/// VMCB of a core.
+/// Returns the VMCB of a core.
 #[inline(always)]
 pub fn vmcb(frame: &Frame) -> &Vmcb {
     // SAFETY: the host maps this core's VMCB there, writable; only this core
@@ -43,6 +44,7 @@ pub fn vmcb(frame: &Frame) -> &Vmcb {
 impl Shell for Svm {
     const NEEDS: u32 = needs!();
 
+    // VMRUN switches RAX, RSP and RIP by the VMCB (APM 15.5.1), so the frame has no copy of them.
     #[inline(always)]
     fn rax(frame: &Frame) -> u64 {
         vmcb(frame).get(vmcb::RAX)
@@ -73,6 +75,7 @@ impl Shell for Svm {
         vmcb(frame).set(vmcb::RIP, value);
     }
 
+    // The VMCB's own field, not the selectors': in real and virtual-8086 mode these say nothing (APM 15.5.1).
     #[inline(always)]
     fn privilege(frame: &Frame) -> u8 {
         (vmcb(frame).get(vmcb::CPL_WORD) >> 24) as u8
@@ -97,10 +100,11 @@ impl Shell for Svm {
     }
 
     fn inject(frame: &Frame, vector: u8) {
+        // The processor delivers it at the next VMRUN, before any instruction of the guest's (APM 15.20).
         vmcb(frame).set(vmcb::EVENT_INJ, vmcb::event(vector));
     }
 
-    /// All translations where a processor cannot flush by ASID (APM 15.16.1).
+    /// Flushes by ASID, or all translations where a processor cannot do that (APM 15.16.1).
     fn flush(frame: &Frame) {
         const FLUSH_BY_ASID: u32 = 1 << 6;
         let vmcb = vmcb(frame);
@@ -108,12 +112,15 @@ impl Shell for Svm {
             0 => vmcb::TLB_FLUSH_ALL,
             _ => vmcb::TLB_FLUSH_GUEST,
         };
+        // The control stands beside the ASID in one word. The next exit clears it.
         vmcb.set(vmcb::ASID, vmcb.get(vmcb::ASID) as u32 as u64 | how);
     }
 
     fn reset(frame: &Frame, ops: &[Op]) {
         const SPEC_CTRL: u32 = 1 << 14 | 1 << 15 | 1 << 24;
         let (base, mut memory) = (frame.control(), Memory);
+        // Reserved fields must be 0, and the record has only those that are not. The page is also the zeros of
+        // `fresh_registers`.
         memory.zero(base, 4096);
         // SAFETY: registers of the guest that the monitor does not use; speculation control where it is.
         unsafe {
@@ -122,6 +129,7 @@ impl Shell for Svm {
                 wrmsr(msr::SPEC_CTRL, 0);
             }
         };
+        // Its addresses count from the VMCB, so one record serves all cores of a sandbox.
         play(&mut memory, ops, base);
         // Entries of a former life must not be used.
         Self::flush(frame);
@@ -131,6 +139,7 @@ impl Shell for Svm {
 
     fn startup(frame: &Frame, vector: u8) {
         let (vmcb, vector) = (vmcb(frame), u64::from(vector));
+        // A start-up interrupt's vector is a page: it gives the selector and the base of real mode.
         vmcb.set(vmcb::CS, vmcb.get(vmcb::CS) & !0xFFFF | vector << 8);
         vmcb.set(vmcb::CS + 8, vector << 12);
     }
@@ -182,14 +191,17 @@ pub fn prepare(frame: &Frame) {
     let config = config();
     let own = &config.core[frame.number() as usize % config.core.len()];
     frame.rax.set(own.control_pa);
-    // SAFETY: the monitor's IDT and its tables are what the host made; SVM,
-    // no-execute and x2APIC were found by the boot code; the host set the save
-    // area aside for this core, and maps it for no program.
+    // SAFETY: the host made the monitor's IDT and its tables. The boot code found SVM, no-execute and x2APIC. The host
+    // set the save area aside for this core, and maps it for no program.
     unsafe {
+        // An exception from here on ends in a record, not in a triple fault.
         asm!("lidt [{}]", in(reg) &raw const config.idtr, options(nostack, preserves_flags));
         wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
+        // SVME first: without it CLGI and VMRUN are undefined instructions.
         wrmsr(msr::EFER, rdmsr(msr::EFER) | vmcb::EFER_SVME | NXE);
         wrmsr(msr::VM_HSAVE_PA, own.host_pa);
+        // No interrupt, NMI or SMI reaches the monitor from here on, but in its windows and while it sleeps (APM
+        // 15.17).
         asm!("clgi", options(nostack, nomem));
     }
 }

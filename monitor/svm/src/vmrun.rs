@@ -1,9 +1,8 @@
 //! The entry shell: a core's way into the monitor, into the guest and back, and
 //! the handlers of the monitor's own interrupts.
 //!
-//! Between exits the registers that VMRUN does not switch (FS, GS, TR, LDTR,
-//! KernelGSBase, STAR, SYSENTER, FPU) keep the guest's values: the monitor uses
-//! none of them, so an exit needs no VMLOAD and no VMSAVE (APM 15.5.2;
+//! VMRUN does not switch FS, GS, TR, LDTR, KernelGSBase, STAR, SYSENTER and the FPU: they keep the guest's values
+//! during an exit. The monitor uses none of them, so an exit needs no VMLOAD and no VMSAVE (APM 15.5.2;
 //! docs/decisions/0010-no-vmload.md).
 
 use crate::svm::Frame;
@@ -30,6 +29,7 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     "   mov \\register, [rsp + at]",
     ".set at, at + 8",
     ".endr",
+    // It switches RAX, RSP, RIP and RFLAGS by the VMCB. An exit goes on behind it.
     "   vmrun rax",
     ".set at, 0",
     ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx",
@@ -38,6 +38,7 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     ".endr",
     "   mov rdi, rsp",
     "   call {handle}",
+    // AL is a `Next`: 0 goes on, a number above 0 begins a life, one below 0 is a memory access.
     "   test al, al",
     "   jz 3b",
     "   jns 2b",
@@ -49,6 +50,7 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     ".endr",
     "   mov rdi, rsp",
     "   call {memory}",
+    // Loaded again: the decoded instruction may have had one of them as its destination.
     ".set at, {others}",
     ".irp register, rbp, r12, r13, r14, r15",
     "   mov \\register, [rsp + at]",
@@ -61,6 +63,7 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     // Let a pending NMI in once; its handler sets this core's flag.
     ".global nmi_window",
     "nmi_window:",
+    // An NMI that came meanwhile arrives at the NOP.
     "   stgi",
     "   nop",
     "   clgi",

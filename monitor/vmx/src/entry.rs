@@ -52,11 +52,14 @@ use core::mem::offset_of;
     ".endr",
     ".global entry_look",
     "entry_look:",
+    // The flag is the first byte at the base of the core's stack. The test needs no register, so the window below has
+    // all of them to load.
     "   cmp byte ptr [rsp - {flag}], 0",
     ".global entry_window",
     "entry_window:",
     "   jne entry_rung",
     "   load_registers",
+    // The usual way. A VMCS that a life has just begun with fails here, and is launched below.
     "   vmresume",
     // VMRESUME has failed, as it does for a VMCS that was not launched.
     "   mov eax, {error}",
@@ -80,6 +83,7 @@ use core::mem::offset_of;
     "   mov [rsp + {rax}], rax",
     "   mov eax, {reason}",
     "   vmread rax, rax",
+    // CPUID exits for ever, so its way comes first and saves fewer registers.
     "   cmp eax, {cpuid}",
     "   je identify",
     ".set at, 0",

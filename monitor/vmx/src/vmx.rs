@@ -144,13 +144,13 @@ impl Shell for Vmx {
     fn hear() {}
 }
 
-/// The core's places.
+/// Returns the core's places.
 fn own(frame: &Frame) -> &'static Core {
     let config = config();
     &config.core[frame.number() as usize % config.core.len()]
 }
 
-/// Revision of VMCS and VMXON regions.
+/// Returns the revision of VMCS and VMXON regions.
 fn revision() -> u32 {
     // SAFETY: processors with VMX have it.
     unsafe { rdmsr(vmcs::msr::BASIC) as u32 & 0x7FFF_FFFF }

@@ -29,6 +29,7 @@ impl<S: Shell> Vcpu for Frame<S> {
         rdtsc()
     }
 
+    // The instruction that exited: the processor has not gone past it.
     #[inline(always)]
     fn instruction(&self) -> u64 {
         S::rip(self)
@@ -68,6 +69,7 @@ impl<S: Shell> Vcpu for Frame<S> {
         S::inject(self, vector);
     }
 
+    // Out of line: the end of a slot needs it, and no exit in steady state.
     #[inline(never)]
     fn flush(&self) {
         S::flush(self);
@@ -75,9 +77,11 @@ impl<S: Shell> Vcpu for Frame<S> {
 
     fn reset(&self, ops: &[Op]) {
         S::reset(self, ops);
+        // The registers before RAX. On SVM the field of RAX has the VMCB's address.
         Memory.zero(from_ref(self) as u64, offset_of!(Self, rax) as u64);
         // SAFETY: registers of the guest that the monitor does not use: breakpoints.
         unsafe {
+            // No exit switches these four; the control block has DR7.
             asm!("mov dr0, {0}", "mov dr1, {0}", "mov dr2, {0}", "mov dr3, {0}", in(reg) 0u64, options(nostack, nomem));
         }
     }
@@ -108,20 +112,24 @@ pub unsafe fn fresh_registers(zeros: u64) {
     // SAFETY: by the caller; each instruction where CPUID has it (APM 11.5.9: an
     // XSTATE_BV of 0 gives every component its initial value).
     unsafe {
+        // The monitor's own CR4: without OSXSAVE there is no XSETBV and no XRSTOR.
         asm!("mov {t}, cr4", "or {t}, {bits}", "mov cr4, {t}", t = out(reg) _, bits = in(reg) bits, options(nostack, nomem));
         if xsave {
             let all = cpuid(0xD, 0);
+            // XRSTOR loads only components that XCR0 names: first all, then x87 alone, as after a reset.
             asm!("xsetbv", "xrstor [rdi]", in("rdi") zeros, in("ecx") 0, in("eax") all.eax, in("edx") all.edx, options(nostack));
             asm!("xsetbv", in("ecx") 0, in("eax") 1, in("edx") 0, options(nostack, nomem));
         } else {
             asm!("fxrstor [{}]", in(reg) zeros, options(nostack));
         }
+        // XRSTOR and FXRSTOR take MXCSR from the area: its zeros would unmask all exceptions.
         asm!("fninit", "ldmxcsr [{}]", in(reg) &raw const MXCSR_AT_RESET, options(nostack));
     }
 }
 
 impl<S: Shell> Interrupts for Frame<S> {
     fn ring(&self, id: u32) {
+        // An NMI, since no flag of the guest's holds it off.
         const NMI_MODE: u64 = 4 << 8 | 1 << 14;
         self.send(u64::from(id) << 32 | NMI_MODE);
     }
@@ -153,13 +161,16 @@ impl<S: Shell> Interrupts for Frame<S> {
         // accepted in the window. CR8 = 0 opens the task priority.
         unsafe {
             for register in msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST {
+                // No new interrupt comes from the core's own sources.
                 wrmsr(register, icr::MASKED);
             }
             wrmsr(msr::X2APIC_TMICT, 0);
             wrmsr(msr::X2APIC_DCR, 0);
             wrmsr(msr::X2APIC_ESR, 0);
+            // Enabled, whatever the guest left: a disabled APIC would keep pending interrupts for the next life.
             wrmsr(msr::X2APIC_SVR, 0x1FF);
             asm!("mov cr8, {}", in(reg) 0u64, options(nostack, nomem));
+            // Each EOI ends one vector in service, which would hold off pending ones of its class and below.
             for _ in 0..256 {
                 let busy = (0..8).any(|i| rdmsr(msr::X2APIC_ISR + i) != 0);
                 if !busy {
@@ -179,6 +190,7 @@ pub fn failed<S: Shell>(stack: &[u64; 6]) {
     let cr2: u64;
     // SAFETY: CR2 is readable at CPL 0.
     unsafe { asm!("mov {}, cr2", out(reg) cr2, options(nomem, nostack)) };
+    // By the stack's address: the exception may have come where no register holds the frame.
     let frame = Frame::<S>::around(stack);
     let report = frame.report();
     let [first, second, third, ..] = *stack;

@@ -35,6 +35,7 @@ macro_rules! interrupts {
             ".global drain_window",
             "drain_window:",
             $open,
+            // STI holds interrupts off for one more instruction, so they come between the NOPs.
             "   sti",
             "   nop",
             "   nop",
@@ -46,11 +47,13 @@ macro_rules! interrupts {
             ".global monitor_nmi",
             "monitor_nmi:",
             "   push rax",
+            // The flag is the first byte of the core's state, at the base of its stack.
             "   mov rax, rsp",
             "   and rax, {stack_mask}",
             "   mov byte ptr [rax], 1",
             $($nmi,)*
             "   pop rax",
+            // Interrupted between the test and the end of the sleep: HLT is not to begin any more.
             "   cmp qword ptr [rsp], offset nmi_test",
             "   jb 4f",
             "   cmp qword ptr [rsp], offset nmi_slept",
@@ -64,6 +67,7 @@ macro_rules! interrupts {
             "   push rax",
             "   push rcx",
             "   push rdx",
+            // EOI. The vector has no meaning here: the guest that it was for has ended.
             "   mov ecx, 0x80B",
             "   xor eax, eax",
             "   xor edx, edx",
@@ -82,6 +86,7 @@ macro_rules! interrupts {
             "   jb 5f",
             "   cmp qword ptr [rsp], offset drain_end",
             "   jb monitor_drain",
+            // The ABI wants an aligned stack at a call; the processor's frame may end anywhere.
             "5: mov rdi, rsp",
             "   and rsp, -16",
             "   call {fault}",

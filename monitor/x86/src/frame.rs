@@ -26,9 +26,10 @@ pub struct Frame<S> {
 }
 
 impl<S> Frame<S> {
-    /// Place of a register by its number in encodings, but for RAX and RSP.
+    /// Returns the place of a register by its number in encodings, but for RAX and RSP.
     #[inline(always)]
     pub fn place(&self, number: u8) -> &Cell<u64> {
+        // Registers of hot exits, in a match short enough to be inlined.
         match number {
             1 => &self.rcx,
             2 => &self.rdx,
@@ -54,27 +55,28 @@ impl<S> Frame<S> {
         }
     }
 
-    /// Frame of the core that has something on its stack.
+    /// Returns the frame of the core that has something on its stack.
     pub fn around<T>(on_stack: &T) -> &'static Self {
+        // A stack is aligned to its size: each address on it leads to its ends.
         let base = from_ref(on_stack) as u64 & !(CORE_STACK_SIZE - 1);
         // SAFETY: the frame lies at the end of each core's stack as long as the machine runs. Its fields are cells,
         // which this core alone uses.
         unsafe { &*((base + CORE_STACK_SIZE - FRAME_FROM_TOP) as *const Self) }
     }
 
-    /// Base of this core's block.
+    /// Returns the base of this core's block.
     #[inline(always)]
     pub fn block(&self) -> u64 {
         from_ref(self) as u64 & !(CORE_STRIDE - 1)
     }
 
-    /// Address of this core's control block.
+    /// Returns the address of this core's control block.
     #[inline(always)]
     pub fn control(&self) -> u64 {
         self.block() + CORE_CONTROL
     }
 
-    /// This core's number in the sandbox.
+    /// Returns this core's number in the sandbox.
     #[inline(always)]
     pub fn number(&self) -> u32 {
         ((self.block() - CORES_VA) / CORE_STRIDE) as u32

@@ -26,14 +26,14 @@ struct State {
     shared: Shared,
 }
 
-/// The configuration.
+/// Returns the configuration.
 #[inline(always)]
 pub fn config() -> &'static Config {
     // SAFETY: the host maps it there, read-only for every program.
     unsafe { &*(CONFIG_VA as *const Config) }
 }
 
-/// A part of the configuration.
+/// Returns a part of the configuration.
 pub fn slice<T>(part: Slice) -> &'static [T] {
     // SAFETY: the host placed `len` elements of the type that the field's
     // documentation names at that offset, in the read-only configuration.
@@ -67,7 +67,7 @@ impl<S: Shell> Layout for Frame<S> {
 
     #[inline(always)]
     fn counters(&self) -> &CoreReportCells {
-        // SAFETY: as above, in this core's block.
+        // SAFETY: the host maps it in this core's block, writable; its fields are atomics.
         unsafe { &*((self.block() + CORE_REPORT) as *const CoreReportCells) }
     }
 
@@ -79,7 +79,7 @@ impl<S: Shell> Layout for Frame<S> {
 
     #[inline(always)]
     fn own(&self) -> &Shared {
-        // SAFETY: as above; the fields are atomics.
+        // SAFETY: the host maps this core's stack there, and its base is the state; the fields are atomics.
         unsafe { &(*((self.block() + CORE_STACK) as *const State)).shared }
     }
 
@@ -99,8 +99,8 @@ impl<S: Shell> Layout for Frame<S> {
     }
 
     fn word(&self, at: u64) -> &AtomicU64 {
-        // SAFETY: the host maps the page there as long as the machine runs, writable if this sandbox's guest writes
-        // it or the slot is the sandbox's; all accesses are atomic.
+        // SAFETY: the host maps the page there as long as the machine runs. It is writable if this sandbox's guest
+        // writes it or the slot is the sandbox's. All accesses are atomic.
         unsafe { &*(at as *const AtomicU64) }
     }
 
@@ -134,15 +134,15 @@ impl<S: Shell> Layout for Frame<S> {
     }
 
     fn program(&self, len: u64) -> &[u64] {
-        // SAFETY: RAM of the sandbox, of which the manifest's checker saw that it holds `room` bytes from there on;
-        // no guest runs and no device of its has anything to do.
+        // SAFETY: RAM of the sandbox; the manifest's checker saw that it holds `room` bytes from there on. No guest
+        // runs, and none of its devices has work.
         unsafe {
             core::slice::from_raw_parts((GUEST_VA + PROGRAM_GPA) as *const u64, len as usize / 8)
         }
     }
 
-    /// A build for the mutation gate has `BULKHEAD_MUTANTS` set. It leaves out the rule that its word names, so that
-    /// the attack named after the rule succeeds.
+    /// Tells if a rule is enforced. A build for the mutation gate has `BULKHEAD_MUTANTS` set. It leaves out the rule
+    /// that its word names, so that the attack named after the rule succeeds.
     #[inline(always)]
     fn enforced(rule: &str) -> bool {
         #[unsafe(link_section = ".rodata.mutant")]
@@ -170,15 +170,16 @@ impl RecordMemory for Memory {
     }
 
     fn copy(&mut self, dst: u64, src: u64, len: u64) {
-        // SAFETY: as above; the source is the pristine guest, or a program that another sandbox has left, mapped
-        // read-only.
+        // SAFETY: the destination as for `zero`; the source is the pristine guest, or a program that another sandbox
+        // has left, mapped read-only.
         unsafe {
             asm!("rep movsq", inout("rdi") dst => _, inout("rsi") src => _, inout("rcx") len / 8 => _, options(nostack, preserves_flags))
         };
     }
 
     fn store(&mut self, dst: u64, value: u64) {
-        // SAFETY: as above; or a page of the guest's nested tables that has entries of slots and nothing else.
+        // SAFETY: the destination as for `zero`, or a page of the guest's nested tables that has entries of slots and
+        // nothing else.
         unsafe { (dst as *mut u64).write_volatile(value) };
     }
 }

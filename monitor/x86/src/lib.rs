@@ -20,19 +20,19 @@ use bulkhead_monitor_abi::record::Op;
 pub trait Shell: Sized + 'static {
     /// Needs that this monitor has code for ([`needs`]).
     const NEEDS: u32;
-    /// Guest's RAX.
+    /// Returns the guest's RAX.
     fn rax(frame: &Frame<Self>) -> u64;
     /// Sets it.
     fn set_rax(frame: &Frame<Self>, value: u64);
-    /// Guest's RSP.
+    /// Returns the guest's RSP.
     fn rsp(frame: &Frame<Self>) -> u64;
     /// Sets it.
     fn set_rsp(frame: &Frame<Self>, value: u64);
-    /// Guest's RIP.
+    /// Returns the guest's RIP.
     fn rip(frame: &Frame<Self>) -> u64;
     /// Sets it.
     fn set_rip(frame: &Frame<Self>, value: u64);
-    /// Guest's privilege level.
+    /// Returns the guest's privilege level.
     fn privilege(frame: &Frame<Self>) -> u8;
     /// Moves the guest behind the instruction of the exit; `length` bytes where the processor does not tell.
     fn skip(frame: &Frame<Self>, length: u8);
@@ -46,9 +46,9 @@ pub trait Shell: Sized + 'static {
     fn reset(frame: &Frame<Self>, ops: &[Op]);
     /// Sets CS and its base for a start-up at a vector; RIP is 0.
     fn startup(frame: &Frame<Self>, vector: u8);
-    /// Guest's control registers, and the state that its RIP depends on.
+    /// Returns the guest's control registers, and the state that its RIP depends on.
     fn state(frame: &Frame<Self>) -> State;
-    /// Bytes that the processor has fetched, as a VMCB has them; zeros where it saves none.
+    /// Returns the bytes that the processor has fetched, as a VMCB has them; zeros where it saves none.
     fn fetched(frame: &Frame<Self>) -> [u64; 2];
     /// Sets the guest's EFER.
     fn set_efer(frame: &Frame<Self>, value: u64);

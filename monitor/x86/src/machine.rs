@@ -24,6 +24,7 @@ const RSP: u8 = 4;
 
 impl<S: Shell> Devices for Frame<S> {
     fn silence_lines(&self) {
+        // A constant: a monitor built without devices links nothing of this.
         if Self::has(need::DEVICES) {
             ioapic::silence(self);
         }
@@ -38,6 +39,7 @@ impl<S: Shell> X86 for Frame<S> {
     #[inline(always)]
     fn register(&self, number: u8) -> u64 {
         match number {
+            // RAX and RSP have no place in the frame that both shells share.
             RAX => S::rax(self),
             RSP => S::rsp(self),
             _ => self.place(number).get(),
@@ -60,6 +62,7 @@ impl<S: Shell> X86 for Frame<S> {
 
     fn jump(&self, rip: u64) {
         S::set_rip(self, rip);
+        // The shadow of STI or MOV SS ended with the instruction that was carried out.
         S::unshadow(self);
     }
 
@@ -139,15 +142,16 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn cell(&self, at: u64) -> &AtomicU32 {
-        // SAFETY: the host maps as many words of shadow as it numbered, and a page for a function's remapping
-        // table; numbers come from what it baked, slots are below `SLOTS`.
+        // SAFETY: the host maps as many words of shadow as it numbered, and a page for a function's remapping table.
+        // Numbers come from its configuration, and slots are below `SLOTS`.
         unsafe { &*(at as *const AtomicU32) }
     }
 
     fn load(&self, at: u64, size: u8) -> u64 {
-        // SAFETY: aligned, in a trapped page, one with a register that resets the function, or the IOAPIC's; the host
-        // maps them there, writable, where mediation has a use for them.
+        // SAFETY: aligned, in a trapped page, in one with a register that resets the function, or in the IOAPIC's. The
+        // host maps them there, writable, where mediation has a use for them.
         unsafe {
+            // By exactly that width: a register of a device may have no other.
             match size {
                 1 => u64::from(read_volatile(at as *const u8)),
                 2 => u64::from(read_volatile(at as *const u16)),
@@ -158,7 +162,7 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn store(&self, at: u64, size: u8, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: aligned, in a page as for `load`, which the host maps writable.
         unsafe {
             match size {
                 1 => write_volatile(at as *mut u8, value as u8),
@@ -178,8 +182,8 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn store_config(&self, at: u64, value: u32) {
-        // SAFETY: as above; only functions of the sandbox's own have registers
-        // that are written, and their page is mapped writable.
+        // SAFETY: a register in that page; only functions of the sandbox's own have registers that are written, and
+        // their page is mapped writable.
         unsafe { asm!("mov [{}], eax", in(reg) at, in("eax") value, options(nostack)) };
     }
 
@@ -194,7 +198,8 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn store_clock(&self, index: u8, value: u8) {
-        // SAFETY: as above, but it writes.
+        // SAFETY: ports of the clock, which this sandbox owns. Mediation lets a write through only where it changes
+        // nothing.
         unsafe {
             asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16, in("al") index, options(nomem, nostack));
             asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16 + 1, in("al") value, options(nomem, nostack));

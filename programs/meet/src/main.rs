@@ -1,5 +1,6 @@
-//! A party of channels made at run time: `do=STEP,STEP...` (`crates/testing/scenarios`, `meet`). It sleeps at the notification
-//! `pause`. To begin anew is its fault handler's to do, or its sandbox's; its thread `other` watches for `watch`.
+//! A party of channels made at run time: `do=STEP,STEP...` (`crates/testing/scenarios`, `meet`). It sleeps at the
+//! notification `pause`. To begin anew is its fault handler's to do, or its sandbox's; its thread `other` watches for
+//! `watch`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::guest::Guest;

@@ -55,9 +55,9 @@ pub struct Header {
     pub config_ops: u32,
     /// The IOMMU; all zero if there is none.
     pub iommu: Iommu,
-    /// [`Op`](bulkhead_monitor_abi::record::Op)s with physical addresses, in the sealed part, which the boot code carries
-    /// out: it clears channels, and fills the memory of kernels that no monitor is under. Monitors have records of
-    /// their own.
+    /// [`Op`](bulkhead_monitor_abi::record::Op)s with physical addresses, in the sealed part. The boot code carries
+    /// them out: it clears channels, and fills the memory of kernels without monitors. Monitors have records of their
+    /// own.
     pub launch: Range,
     /// Kind of its monitors: [`MONITORS_SVM`], [`MONITORS_VMX`], or [`NO_MONITORS`].
     pub monitors: u64,
@@ -201,7 +201,7 @@ pub struct BootReport {
     pub timer_hz: u64,
     /// Ticks of the clock spent filling the memory of kernels without monitors.
     pub played: u64,
-    /// What [`LineTest`] gave: one of the constants below.
+    /// Result of [`LineTest`]: one of the constants below.
     pub lines: u64,
 }
 
@@ -217,9 +217,8 @@ impl BootReport {
 /// `"BHBOOTED"`.
 pub const BOOT_MAGIC: u64 = u64::from_le_bytes(*b"BHBOOTED");
 
-/// Checksum of the sealed part: a sum and a sum of sums over 64-bit words
-/// (Fletcher's), so that a swapped or a changed word shows. It guards against
-/// accidents, not against forgery.
+/// Returns the checksum of the sealed part: a sum and a sum of sums over 64-bit words (Fletcher's). So a swapped or a
+/// changed word shows. It guards against accidents, not against forgery.
 #[must_use]
 pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     let (mut sum, mut sums) = (0u64, 0u64);

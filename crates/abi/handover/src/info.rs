@@ -22,8 +22,8 @@ pub const ADAPTIVE: u32 = 1 << 16;
 /// [`Window::messages`]: a program that the receiver's monitor runs from its next start on.
 pub const PROGRAM: u32 = 5;
 
-/// [`Window::kind`]: memory for a channel that is made at run time; `message` is its number, `messages` the index of
-/// the sandbox that offers it, `writable` whether that is this one. A page of the other's lies behind the `size` bytes.
+/// [`Window::kind`]: memory for a channel that is made at run time. `message` is its number, `messages` the index of
+/// the sandbox that offers it; `writable` is 1 if that is this one. A page of the other's lies behind the `size` bytes.
 pub const SLOT: u32 = 2;
 
 /// One end of a channel, or an observed sandbox's report. A sender of messages has one for each
@@ -42,11 +42,11 @@ pub struct Window {
     pub writable: u32,
     /// 0 = channel, 1 = report, 2 = [`SLOT`].
     pub kind: u32,
-    /// Of a channel what it carries: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox, 4 = virtio. Of
-    /// all but raw pages the receiver's page (of virtio as many bytes again) lies behind the `size` bytes, with the
-    /// rights the other way round. [`PROGRAM`] is raw pages, too.
+    /// Content of a channel: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox, 4 = virtio. All but raw pages have the
+    /// receiver's page behind the `size` bytes, with the rights the other way round; virtio has as many bytes again.
+    /// [`PROGRAM`] is raw pages, too.
     pub messages: u32,
-    /// Bytes of a message, of queue and mailbox; of a program, whose.
+    /// Bytes of a queue's or mailbox's message; index of the sandbox that runs a program.
     pub message: u32,
 }
 

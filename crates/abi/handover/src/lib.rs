@@ -1,6 +1,5 @@
-//! What the host hands over to the boot code, and the boot code to guests: the
-//! image, the page that tells a guest about itself, and where things lie.
-//! `bulkhead_layout` has these under the same names; see there for the words.
+//! Layouts that the host hands over to the boot code, and the boot code to guests. They are the image, the page that
+//! tells a guest about itself, and addresses. `bulkhead_layout` has them under these names; see there for the words.
 #![no_std]
 
 pub mod image;

@@ -1,7 +1,7 @@
 use crate::numbered::numbered;
 
 numbered! {
-/// What a capability is for.
+/// Kind of object that a capability is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Nothing: an empty slot.
@@ -22,7 +22,7 @@ pub enum Kind {
     Endpoint = 7,
     /// Bits that are set and waited for.
     Notification = 8,
-    /// Who waits for an answer, and whose time is used meanwhile.
+    /// A caller that waits for an answer, and the context that is used meanwhile.
     Reply = 9,
     /// A scheduling context: time.
     Context = 10,
@@ -61,7 +61,7 @@ impl Kind {
     ];
 }
 
-/// What a capability allows, as a set. Deriving only takes away.
+/// Rights of a capability, as a set. Deriving only takes away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Rights(pub u8);
@@ -88,13 +88,13 @@ impl Rights {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// Rights that are in both.
     #[must_use]
     pub const fn masked(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether all of `other` is in it.
+    /// Tells if it has all of `other`.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -1,5 +1,5 @@
-//! What the kernel and its programs agree on: one definition of each number and
-//! layout. The kernel, the SDK and the host's image builder use it.
+//! The contract of the kernel and its programs: one definition of each number and layout. The kernel, the SDK and the
+//! host's image builder use it.
 //!
 //! **A call** is an instruction of the architecture. Seven registers carry its words:
 //!
@@ -37,9 +37,8 @@ pub use page::{ARGS, Clock, Load, MAGIC, MAX_NAMES, NAME, Page, at, slot};
 pub use status::{Code, Status};
 pub use tagged::{Field, Payload, TAGGED};
 
-/// Where a capability lies, as a thread names it: a slot of its root node, or
-/// `node << 16 | slot` for a slot of the node whose capability lies in slot `node` of the
-/// root node. Slot 0 of every root node stays empty, so 0 names nothing.
+/// Place of a capability, as a thread names it: a slot of its root node, or `node << 16 | slot`. The latter is a slot
+/// of the node that slot `node` of the root node refers to. Slot 0 of every root node stays empty, so 0 names nothing.
 pub type Address = u32;
 
 /// Slots of the largest node.

@@ -1,14 +1,14 @@
 use crate::numbered::{methods, numbered};
 
-/// What a method is called: the [`crate::Info`]'s label of a call on a capability of a kernel object.
+/// Number of a method: the [`crate::Info`]'s label of a call on a capability of a kernel object.
 pub type Label = u64;
 
 methods! {
     Untyped {
-        /// Make objects. 1: kind, or'ed with size in bits (of a node: slots; of a context:
-        /// refills; of a frame: 12 or 21; of untyped memory: bytes; else 0) shifted by 8, and count
-        /// (1 to 256) shifted by 16; 2: node in whose slots the capabilities go; 3: first slot. All
-        /// slots have to be empty. May be interrupted and begins again by itself. Answers where the first
+        /// Make objects. 1: kind, size shifted by 8, and count (1 to 256) shifted by 16, or'ed; 2: node for the
+        /// capabilities; 3: first slot. The size of a node is 1 to 16, a power of two of slots. Others are of bytes: 9
+        /// to 12 for a context, 12 or 21 for a frame, 5 to 30 for untyped memory. All other kinds have 0. All slots
+        /// have to be empty. May be interrupted and begins again by itself. Answers where the first
     /// one lies, as an offset in the sandbox's memory.
         RETYPE = 1;
     }
@@ -26,11 +26,11 @@ methods! {
         REVOKE = 13;
     }
     Thread {
-        /// What it can name. 1: node; 2: space; 3: frame of its buffer, or 0; 4: address of
-        /// the buffer within the frame. The thread keeps capabilities of its own, derived from these.
+        /// Set the things that it can name. 1: node; 2: space; 3: frame of its buffer, or 0; 4: address of the buffer
+        /// within the frame. The thread keeps capabilities of its own, derived from these.
         CONFIGURE = 20;
-        /// 1: priority; 2: greatest priority that it may give others; 3: thread whose
-        /// greatest priority is the authority.
+        /// 1: priority; 2: greatest priority that it may give others; 3: thread that has the authority: no greater one
+        /// than its own is given.
         SET_PRIORITY = 21;
         /// Where its faults go. 1: endpoint, with `WRITE` and `CALL`; 0: nowhere.
         SET_FAULT = 22;
@@ -72,24 +72,23 @@ methods! {
         PHYSICAL = 44;
     }
     Context {
-        /// Give it to a thread or notification that has none. 1: that; 2: 0, or 1 to lend it to a thread until
-        /// that waits for messages, so that it comes to be a passive server, or 2 for the thread that calls, which
-        /// goes on with it instead of its own, on which it runs.
+        /// Give it to a thread or notification that has none. 1: that; 2: 0, 1 or 2. With 1 a thread has it until it
+        /// waits for messages, and so comes to be a passive server. With 2 the calling thread goes on with it, instead
+        /// of its own one.
         BIND = 50;
-        /// Take it from whom it is bound to.
+        /// Take it from the thread or notification that it is bound to.
         UNBIND = 51;
         /// Answers how long it ran since this was asked last, ns.
         CONSUMED = 52;
         /// Its thread is first of its priority now. Answers as `CONSUMED`.
         YIELD_TO = 53;
-        /// PIBS: its work is now for another context, with its period and the priority of the thread
-        /// that uses it, not of a server that it has called. 1: that.
+        /// PIBS: its work is now for another context. 1: that. It takes over that context's period, and the priority of
+        /// the thread that uses that, not of a server that the thread has called.
         SERVE = 54;
     }
     Control {
-        /// 1: context, or'ed with a [`super::Policy`] shifted by 32 and 1 << 40 for a background
-        /// one; 2: budget, ns (PIBS: utilization in millionths); 3: period, ns; 4: badge in timeout
-        /// messages.
+        /// 1: context, or'ed with a [`super::Policy`] shifted by 32; 2: budget, ns (PIBS: utilization in millionths);
+        /// 3: period, ns; 4: badge in timeout messages. Bit 40 of the first word makes it a background context.
         SET_CONTEXT = 60;
     }
     Interrupt {
@@ -105,11 +104,11 @@ methods! {
         OUT = 81;
     }
     Handler {
-        /// What a thread's fault endpoint is called with: an exception. 1: its number, or'ed with its
-        /// error code shifted by 8; 2: instruction; 3: address that was touched; 4: number of the
-        /// thread. An answer with label 0 lets it go on, any other stops it.
+        /// Message to a thread's fault endpoint: an exception. 1: its number, or'ed with its error code shifted by 8;
+        /// 2: instruction; 3: address that was touched; 4: number of the thread. An answer with label 0 lets it go on,
+        /// any other stops it.
         FAULT = 100;
-        /// What a thread's timeout endpoint is called with: the budget has ended. 1: the context's badge;
+        /// Message to a thread's timeout endpoint: the budget has ended. 1: the context's badge;
         /// 2: how long it ran, as `CONSUMED`; 3: 0; 4: number of the thread. Answered as `FAULT`.
         TIMEOUT = 101;
     }
@@ -125,9 +124,9 @@ methods! {
         /// With `READ`: 1: 0 for the own sandbox's word, 1 for the other party's. Answers it, as the hypercall `SLOT`;
         /// the other methods answer as the hypercalls of their names.
         LOOK = 110;
-        /// With `WRITE`: 1: index of a sandbox to whom it may be offered; 2: tag. With the answer `OK` it lies in the
-        /// program's memory from then on. It is closed when the thread that called ends, begins anew, or is stopped by
-        /// an exception or by its handler; and when this capability goes.
+        /// With `WRITE`: 1: index of a sandbox that it may be offered to; 2: tag. With the answer `OK` it lies in the
+        /// program's memory from then on. It is closed when the thread that called ends, begins anew, or is stopped. An
+        /// exception or its handler can stop the thread. It is also closed when this capability goes.
         OFFER = 111;
         /// With `WRITE`: 1: epoch of the offer. As `OFFER`.
         ACCEPT = 112;

@@ -8,7 +8,7 @@ pub struct Described {
     pub name: &'static str,
     /// Its number.
     pub number: u64,
-    /// What it means; lines as they stand in the source.
+    /// Its meaning; lines as they stand in the source.
     pub text: &'static str,
 }
 
@@ -36,7 +36,7 @@ macro_rules! numbered {
                 },)*
             ];
 
-            /// The one of a number.
+            /// Returns the one of a number.
             #[must_use]
             pub const fn new(number: u8) -> Option<Self> {
                 Some(match number {

@@ -13,8 +13,7 @@ pub enum Op {
     /// nanoseconds since the processor's start, by its counter.
     /// One that is past, such as 0, polls; [`u64::MAX`] never comes.
     Recv = 2,
-    /// The same without a reply object: callers' messages are refused to them, and no
-    /// context is taken over from one.
+    /// As `Recv`, without a reply object: callers' messages are refused to them, and no context is taken over from one.
     Wait = 3,
     /// Send to the capability, and wait until it is received. To a notification: signal it, with the badge's
     /// bits; without a badge bit 0.
@@ -25,8 +24,8 @@ pub enum Op {
     NbSendRecv = 6,
     /// [`Op::NbSend`] to the second capability, then [`Op::Wait`] on the first one, in one step, without a deadline.
     NbSendWait = 7,
-    /// Answer through the reply object, nothing else. Refused to a thread that runs on the time of
-    /// whom it would answer.
+    /// Answer through the reply object, nothing else. Refused to a thread that runs on the time of the caller that it
+    /// would answer.
     Reply = 8,
     /// Give up what is left of the budget until it is refilled, which is no timeout; last of its
     /// priority then.

@@ -20,7 +20,8 @@ pub struct Clock {
     pub hz: u64,
 }
 
-/// What the manifest has admitted on a core, for those who may give out its time; all others know the overhead only.
+/// Load that the manifest has admitted on a core, for programs that may give out its time. All others know the overhead
+/// only.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -31,7 +32,7 @@ pub struct Load {
     pub share: u64,
     /// How many servers these are.
     pub servers: u32,
-    /// What the kernel charges a context for an activation, ns.
+    /// Time that the kernel charges a context for an activation, ns.
     pub overhead: u32,
 }
 
@@ -58,9 +59,9 @@ pub struct Page {
     pub names: u64,
     /// Arguments, padded with zeros.
     pub args: [u8; ARGS],
-    /// What it may use.
+    /// Names of the objects that it may use.
     pub name_of: [Name; MAX_NAMES],
-    /// What its core's contexts take, if it was given its core's time; else zero.
+    /// Load of its core's contexts, if it was given its core's time; else zero.
     pub load: Load,
     /// Index of its sandbox, and how many there are.
     pub sandbox: [u32; 2],
@@ -78,7 +79,7 @@ impl Page {
     }
 }
 
-/// Slots of a program's root node that are the same in all of them. Names follow from
+/// Slots of a program's root node that all programs share. Names follow from
 /// [`slot::FIRST`] on.
 pub mod slot {
     /// Its root node.

@@ -14,8 +14,8 @@ pub enum Code {
     WrongKind = 3,
     /// The capability lacks a right. Detail: the rights needed.
     NoRight = 4,
-    /// A number is out of its range. Detail: the greatest that would do, or what else would. Of a call of an endpoint
-    /// with `longest`: the context's whole budget is too short for it; detail: the budget that it needs, ns.
+    /// A number is out of its range. Detail: the greatest that would do, or another one. For a call of an endpoint with
+    /// `longest`, the context's whole budget is too short; detail: the budget that it needs, ns.
     OutOfRange = 5,
     /// The slot, or what should be bound, holds something already.
     Occupied = 6,
@@ -37,13 +37,13 @@ pub enum Code {
     WriteExecute = 14,
     /// The deadline came first.
     TimedOut = 15,
-    /// What was waited for is gone.
+    /// The object that was waited for is gone.
     Cancelled = 16,
     /// A thread without a context cannot wait for a time.
     NoContext = 17,
     /// No place is left for another context on this core. Detail: how many there are.
     TooManyContexts = 18,
-    /// Nobody was there to receive.
+    /// No thread was there to receive.
     WouldBlock = 19,
 }
 }
@@ -58,25 +58,25 @@ impl Status {
     /// It was done.
     pub const OK: Self = Self(0);
 
-    /// An error with its argument and detail (48 bits of it).
+    /// Returns an error with its argument and detail (48 bits of it).
     #[must_use]
     pub const fn new(code: Code, argument: u8, detail: u64) -> Self {
         Self(code as u64 | (argument as u64) << 8 | detail << 16)
     }
 
-    /// The code; `None` for a number that is none.
+    /// Returns the code; `None` for a number that is none.
     #[must_use]
     pub const fn code(self) -> Option<Code> {
         Code::new(self.0 as u8)
     }
 
-    /// Which argument is meant.
+    /// Tells which argument is meant.
     #[must_use]
     pub const fn argument(self) -> u8 {
         (self.0 >> 8) as u8
     }
 
-    /// What the code says of it.
+    /// Returns the detail; its code says what it means.
     #[must_use]
     pub const fn detail(self) -> u64 {
         self.0 >> 16

@@ -58,7 +58,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Offset of the field of a number. Behind the last one: the bytes of the payload.
+    /// Returns the offset of the field of a number. Behind the last one: the bytes of the payload.
     #[must_use]
     pub const fn offset(&self, field: usize) -> usize {
         let (mut at, mut n) = (1, 0);

@@ -26,7 +26,7 @@ fn define(out: &mut String, name: &str, value: u64) {
     let _ = writeln!(out, "#define BULKHEAD_{name} {value:#x}ul");
 }
 
-/// What the source says of a number, as a comment above it.
+/// Writes numbers, each with the source's text as a comment above it.
 fn described(out: &mut String, prefix: &str, rows: &[Described]) {
     for row in rows {
         let _ = writeln!(out, "/* {} */", comment(row.text));

@@ -16,7 +16,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Its word in [`Config::ends`].
+    /// Returns its word in [`Config::ends`].
     #[must_use]
     pub const fn ends_in(self) -> u8 {
         match self {

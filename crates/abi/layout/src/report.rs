@@ -59,7 +59,7 @@ pub const CONDITION_NAMES: [&str; CONDITIONS] = [
     "device-not-at-rest",
 ];
 
-/// Bytes of a report with `cores` cores.
+/// Returns the size of a report with `cores` cores.
 #[must_use]
 pub const fn size(cores: usize) -> u64 {
     (size_of::<Report>() + cores * size_of::<CoreReport>()) as u64

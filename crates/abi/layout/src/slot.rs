@@ -82,7 +82,7 @@ pub enum Refused {
     Nothing,
 }
 
-/// The answer to a call that gives a word.
+/// Returns the answer to a call that gives a word.
 const fn word(answer: u64) -> Result<u64, Refused> {
     match answer {
         DENIED => Err(Refused::Denied),

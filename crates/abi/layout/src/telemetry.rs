@@ -138,7 +138,7 @@ impl Record {
         self.releases += 1;
     }
 
-    /// An upper bound of the median lateness in ns, as fine as the histogram.
+    /// Returns an upper bound of the median lateness in ns, as fine as the histogram.
     #[must_use]
     pub fn jitter_median(&self) -> u64 {
         let total: u64 = self.jitter.iter().sum();
@@ -192,7 +192,7 @@ pub fn publish(words: &[AtomicU64], record: &Record) {
     words[2].store(record.seq, Ordering::Release);
 }
 
-/// The newest record; `None` if there is none, or if the writer overtook the
+/// Returns the newest record; `None` if there is none, or if the writer overtook the
 /// reader time and again.
 #[must_use]
 pub fn read(words: &[AtomicU64]) -> Option<Record> {
@@ -228,7 +228,7 @@ mod tests {
         (0..512).map(|_| AtomicU64::new(0)).collect()
     }
 
-    /// A record in which every word tells its number.
+    /// Returns a record in which every word tells its number.
     fn patterned(seq: u64) -> Record {
         let mut record = Record::default();
         let mut n = 0;

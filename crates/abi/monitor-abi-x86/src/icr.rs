@@ -1,12 +1,11 @@
-//! Mediation of the interrupt command register and of the local vector table
-//! (APM 16.5, 16.4): which interrupts a guest may send and to whom
-//! (docs/decisions/0013-init-sipi.md).
+//! Mediation of the interrupt command register and of the local vector table (APM 16.5, 16.4). It decides which
+//! interrupts a guest may send, and to which cores (docs/decisions/0013-init-sipi.md).
 
 use crate::msr::X2APIC_LVT as TIMER;
 pub use bulkhead_monitor_abi::cores::{Ids, To};
 use bulkhead_monitor_abi::report::Condition;
 
-/// What to do with an ICR write.
+/// Treatment of an ICR write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipi {
     /// Write it as it is: it stays inside.
@@ -33,14 +32,15 @@ const RESERVED: u32 = 0b11 << 12 | 0b11 << 16 | 0xFFF0_0000;
 /// Destination of a broadcast in x2APIC mode.
 pub const BROADCAST: u32 = u32::MAX;
 
-/// Whether an ID is in the set.
+/// Tells if an ID is in the set.
 #[inline(always)]
 #[must_use]
 pub fn contains(own: &Ids, id: u32) -> bool {
     own.get(id as usize / 64).is_some_and(|w| w >> (id % 64) & 1 != 0)
 }
 
-/// The number of an entry for a vector on a core. The table has 256 entries for each own core, by ascending IDs.
+/// Returns the number of an entry for a vector on a core. The table has 256 entries for each own core, by ascending
+/// IDs.
 #[must_use]
 pub fn remapped(own: &Ids, core: u32, vector: u8) -> u32 {
     let below = |(n, word): (u32, &u64)| {
@@ -51,22 +51,21 @@ pub fn remapped(own: &Ids, core: u32, vector: u8) -> u32 {
     { (0..).zip(own) }.map(below).sum::<u32>() * 256 + u32::from(vector)
 }
 
-/// Whether all cores of a logical destination (cluster and a bit for each of
-/// its 16 IDs, APM 16.14) are in the set.
+/// Tells if all cores of a logical destination (cluster and a bit for each of its 16 IDs, APM 16.14) are in the set.
 fn contains_logical(own: &Ids, destination: u32) -> bool {
     let (cluster, cores) = (destination >> 16, u64::from(destination & 0xFFFF));
     own.get(cluster as usize / 4).is_some_and(|w| cores & !(w >> (cluster % 4 * 16)) == 0)
 }
 
-/// The ordinary case: a fixed interrupt to one own core by physical ID.
+/// Tells if this is the ordinary case: a fixed interrupt to one own core by physical ID.
 #[inline(always)]
 #[must_use]
 pub fn is_ordinary(own: &Ids, icr: u64) -> bool {
     icr as u32 & !(LEVEL_ASSERT | 0xFF) == 0 && contains(own, (icr >> 32) as u32)
 }
 
-/// Whether a value that another monitor has written is a fixed interrupt to one core of these, with a vector that a
-/// local APIC accepts: with another, the error would be the sender's (APM 16.4.6).
+/// Checks a value that another monitor has written. It must be a fixed interrupt to one core of these, with a vector
+/// that a local APIC accepts. An error by another vector would be the sender's (APM 16.4.6).
 #[must_use]
 pub fn is_aim(cores: &Ids, icr: u64) -> bool {
     icr as u32 & !0xFF == 0 && icr as u8 >= 16 && contains(cores, (icr >> 32) as u32)
@@ -103,7 +102,7 @@ pub fn decide(own: &Ids, icr: u64) -> Ipi {
 /// A masked LVT entry.
 pub const MASKED: u64 = 1 << 16;
 
-/// The value that an LVT write stores: vector, mask, and for the timer its mode.
+/// Returns the value that an LVT write stores: vector, mask, and for the timer its mode.
 /// Delivery modes other than fixed (SMI, NMI, INIT, ExtINT) are masked, because
 /// the lines behind them are not the guest's. Reserved bits are dropped: the
 /// monitor would fault on them.

@@ -91,7 +91,7 @@ pub const UD: u8 = 6;
 /// Vector of #GP.
 pub const GP: u8 = 13;
 
-/// True if the handler of an exception expects an error code (APM 8.2): #DF, #TS, #NP, #SS, #GP, #PF, #AC, #CP.
+/// Tells if the handler of an exception expects an error code (APM 8.2): #DF, #TS, #NP, #SS, #GP, #PF, #AC, #CP.
 #[must_use]
 pub const fn has_error_code(vector: u8) -> bool {
     const WITH_ERROR: u32 = 1 << 8 | 0b1_1111 << 10 | 1 << 17 | 1 << 21;
@@ -114,9 +114,9 @@ pub const EFER_SVME: u64 = 1 << 12;
 pub const EFER_LME: u64 = 1 << 8;
 /// EFER.LMA.
 pub const EFER_LMA: u64 = 1 << 10;
-/// Bits of EFER that a guest may set: SCE, LME, NXE, and FFXSR, TCE and AIBRSE where the processor has them by CPUID:
-/// EDX and ECX of 8000_0001, EAX of 8000_0021. VMRUN refuses a guest that has another one (APM 15.5.1), so a write of
-/// it has to fault. LMSLE is nobody's: that a processor has it cannot be told by every one's CPUID.
+/// Finds the bits of EFER that a guest may set: SCE, LME, NXE, and FFXSR, TCE and AIBRSE where the processor has them.
+/// CPUID says so: EDX and ECX of 8000_0001, EAX of 8000_0021. VMRUN refuses a guest that has another one (APM 15.5.1),
+/// so a write of it has to fault. No guest may set LMSLE: not every processor's CPUID says if it has that.
 #[must_use]
 pub const fn efer_guest(edx: u32, ecx: u32, more: u32) -> u64 {
     let ffxsr = (edx >> 25 & 1) << 14;

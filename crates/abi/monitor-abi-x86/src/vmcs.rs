@@ -488,7 +488,8 @@ pub mod event {
     /// Type of an exception.
     pub const EXCEPTION: u64 = 3 << 8;
 
-    /// Event of a vector, with an error code where its handler expects one: in protected mode (SDM 27.2.1.3).
+    /// Returns the event of a vector, with an error code where its handler expects one: in protected mode (SDM
+    /// 27.2.1.3).
     ///
     /// A guest's NMI goes as an exception with vector 2. An event of type NMI would block NMIs, and so the doorbell,
     /// until the guest chooses to execute IRET (SDM 27.6.1). An external interrupt would need RFLAGS.IF (27.3.1.4).
@@ -510,8 +511,9 @@ pub const NPF_FINAL: u64 = 1 << 32;
 /// Nested page fault: in the walk of the guest's tables.
 pub const NPF_WALK: u64 = 1 << 33;
 
-/// Qualification of an EPT violation (SDM 28.2.1) in the words of a nested page fault, so that both have one reader.
-/// An access in the delivery of an event is none of the instruction at the guest's RIP, so it is not final either.
+/// Returns the qualification of an EPT violation (SDM 28.2.1) in the words of a nested page fault, so that both have
+/// one reader. An access in the delivery of an event is none of the instruction at the guest's RIP, so it is not final
+/// either.
 #[must_use]
 pub const fn violation(qualification: u64, delivers: bool) -> u64 {
     const FINAL: u64 = 0b11 << 7;
@@ -523,7 +525,7 @@ pub const fn violation(qualification: u64, delivers: bool) -> u64 {
     place | write | fetch | present
 }
 
-/// Read shadow of CR0 after the guest has written `value` to CR0. `None`: the write faults (SDM,
+/// Returns the read shadow of CR0 after the guest has written `value` to CR0. `None`: the write faults (SDM,
 /// volume 2, MOV to control registers).
 #[must_use]
 pub const fn cr0_shadow(value: u64, shadow: u64) -> Option<u64> {
@@ -533,13 +535,13 @@ pub const fn cr0_shadow(value: u64, shadow: u64) -> Option<u64> {
     Some(shadow & !CR0_MASK | value & CR0_MASK)
 }
 
-/// True if a guest may not write this to CR4.
+/// Tells if a guest may not write this to CR4.
 #[must_use]
 pub const fn cr4_is_refused(value: u64) -> bool {
     value & CR4_MASK != 0
 }
 
-/// True if XSETBV takes a value for XCR0 (SDM, volume 1, 13.3), of the components in `seen`.
+/// Tells if XSETBV takes a value for XCR0 (SDM, volume 1, 13.3), of the components in `seen`.
 #[must_use]
 pub fn xcr0_is_valid(value: u64, seen: u64) -> bool {
     const AVX: u64 = 1 << 2;
@@ -556,8 +558,8 @@ pub fn xcr0_is_valid(value: u64, seen: u64) -> bool {
         && whole(AMX)
 }
 
-/// Control word for a processor: the wanted bits that it allows, and those that it demands. `capability` is the
-/// control's MSR: bits 31:0 must be 1, 63:32 may be 1 (SDM, appendix A.2).
+/// Returns the control word for a processor: the wanted bits that it allows, and those that it demands. `capability` is
+/// the control's MSR: bits 31:0 must be 1, 63:32 may be 1 (SDM, appendix A.2).
 #[must_use]
 pub const fn control(wanted: u32, capability: u64) -> u32 {
     wanted & (capability >> 32) as u32 | capability as u32

@@ -1,4 +1,5 @@
-//! What a monitor does for channels: whether a ring becomes an interrupt, and the last words of a guest that has ended.
+//! A monitor's work for channels: it lets a ring become an interrupt or not, and says the last words of a guest that
+//! has ended.
 //!
 //! The receiver's *armed* word lies in a page that only the receiver writes, and is odd while it wants
 //! to be woken. Every value of it lets one interrupt through, whatever the sender does.
@@ -28,9 +29,9 @@ pub struct Bell {
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct End {
-    /// What it says of itself.
+    /// Word in which it says its state.
     pub hello: u64,
-    /// Its armed word, of a sender one that means nothing.
+    /// Armed word; unused by a sender.
     pub armed: u64,
 }
 
@@ -79,7 +80,8 @@ impl Word for AtomicU64 {
     }
 }
 
-/// Whether a ring is delivered. `rung` is the value for which one was last, shared by the sender's cores.
+/// Decides whether a ring is delivered. `rung` is the value that the last delivered ring was for; the sender's cores
+/// share it.
 ///
 /// It is read first: so what replaces it is newer, and no value comes again. If another core was
 /// faster, its interrupt comes after what this one was to tell of.
@@ -89,8 +91,8 @@ pub fn admit(rung: &impl Word, armed: &impl Word) -> bool {
     now & 1 == 1 && now != last && rung.replace(last, now)
 }
 
-/// Says in `word` where interrupts go from now on, 0 for nowhere. Whether to interrupt the guest there, once: a ring
-/// may have been lost before.
+/// Says in `word` where interrupts go from now on, 0 for nowhere. Returns true if the guest is to be interrupted there
+/// once: a ring may have been lost before.
 ///
 /// The fence is between this word and the guest's look for messages, as the sender's is between its message and its
 /// look at this word: so one of both sees the other's.
@@ -98,15 +100,15 @@ pub fn aim(word: &impl Word, message: u64) -> bool {
     word.exchange(message) != message && message != 0
 }
 
-/// Says for an end whose guest has ended that it has left, and asks for no interrupt any more. What it said
-/// before stays, for its next life. Its peer has to see it before it is rung for: the exchange is a full fence.
+/// Says for the end of a guest that has ended that it has left, and asks for no interrupt any more. Its other bits
+/// stay, for its next life. Its peer has to see this before the peer's monitor is rung: the exchange is a full fence.
 pub fn bury(hello: &AtomicU64, armed: &AtomicU64) {
     let said = hello.load(Ordering::Relaxed);
     hello.store(said & u64::MAX >> 2 | CLOSED, Ordering::Release);
     armed.fetch_add(armed.load(Ordering::Relaxed) & 1, Ordering::SeqCst);
 }
 
-/// Bits 63:62 of a hello whose end has closed.
+/// Bits 63:62 of the hello of an end that has closed.
 const CLOSED: u64 = 2 << 62;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub enum To {
 }
 
 impl To {
-    /// True if the core with this identity is one of them.
+    /// Tells if the core with this identity is one of them.
     #[must_use]
     pub fn includes(self, id: u32, is_sender: bool) -> bool {
         match self {

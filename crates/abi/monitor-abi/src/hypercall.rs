@@ -21,8 +21,8 @@ pub const READY: u64 = 0x4248_0003;
 pub const RESTART: u64 = 0x4248_0004;
 /// Ask another sandbox's monitor. Arguments: sandbox index, one of the `CONTROL_*`, each a right of its own in the
 /// manifest: `stop`, `start`, `restart`. Returns [`OK`] once the request is posted (the outcome shows in the other's
-/// report) or if it would change nothing, [`BUSY`] while an earlier one is pending or the right's time between two
-/// requests is not over, [`NOT_RUNNING`].
+/// report), or if it would change nothing. Returns [`BUSY`] while an earlier one is pending, or the right's time
+/// between two requests is not over; else [`NOT_RUNNING`].
 pub const CONTROL: u64 = 0x4248_0005;
 /// Status of a sandbox that this one may stop, start or restart. Argument: sandbox index. Returns
 /// `state | restarts << 8 | loaded << 40` ([`crate::report::State`]): 32 bits of restarts, and whether it runs what was
@@ -66,8 +66,8 @@ pub const BUSY: u64 = u64::MAX - 3;
 /// A restart of a sandbox that does not run, by one that may not start it.
 pub const NOT_RUNNING: u64 = u64::MAX - 4;
 
-/// Port whose byte write ends (`POWER_OFF`) or restarts (`POWER_RESTART`) the
-/// writing sandbox; a Linux finds it in its FADT.
+/// Power port: a byte written there ends (`POWER_OFF`) or restarts (`POWER_RESTART`) the writing sandbox. A Linux finds
+/// it in its FADT.
 pub const POWER_PORT: u16 = 0x0600;
 /// Value of the FADT's RESET_VALUE.
 pub const POWER_RESTART: u8 = 0x01;
@@ -84,7 +84,7 @@ pub const CALL_PORT: u16 = 0x0680;
 /// Most bytes of one [`CONSOLE`].
 pub const CONSOLE_BYTES: u64 = 24;
 
-/// What a guest asks for and may have.
+/// Call that a guest makes and may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Nothing but this result.
@@ -103,7 +103,7 @@ pub enum Call {
     Status(u32),
     /// A call about the slot of this number.
     Slot(u32),
-    /// What the manifest does not grant, by the right that lacks.
+    /// A call that the manifest does not grant, by the missing right.
     Denied(Condition),
 }
 
@@ -115,7 +115,7 @@ pub fn number(call: u64, privilege: u8, enforced: impl Fn(&str) -> bool) -> u64 
     if privilege != 0 && enforced("hypercall-cpl") { NO_CALL } else { call }
 }
 
-/// What a manifest lets a sandbox ask for, as sets.
+/// Rights that a manifest gives a sandbox, as sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -136,7 +136,7 @@ impl Rights {
     }
 }
 
-/// Index of a request in arrays of all; of what is none, beyond them.
+/// Returns the index of a request in arrays of all; of what is none, beyond them.
 #[must_use]
 pub const fn index(request: u64) -> usize {
     request.wrapping_sub(CONTROL_STOP) as usize

@@ -1,6 +1,6 @@
-//! What stays when boot code and host are gone: the layouts that a monitor
-//! shares with host, boot code and guests, and the player of launch records.
-//! All other layouts are in `bulkhead_layout`, which has these under the same names.
+//! Layouts that stay when boot code and host are gone: a monitor shares them with host, boot code and guests. The
+//! player of launch records is here, too. All other layouts are in `bulkhead_layout`, which has these under their
+//! names.
 #![no_std]
 
 pub mod bell;

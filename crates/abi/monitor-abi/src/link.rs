@@ -1,12 +1,12 @@
 //! Channels that guests make and close at run time, in *slots*: memory that the manifest has set aside.
 //!
-//! A slot is one sandbox's, who may *offer* it to one of others at a time, who may *accept* it. Nobody decides for
-//! both: each monitor says in its mailbox, in a word for each slot, what its own guest has, and maps the slot
-//! or takes it away for that guest alone. The one rule that joins them is that a slot is offered anew only after the
-//! monitor of whoever had it has said that no core of its reaches it any more ([`holds`]).
+//! A slot's owner may *offer* it to one other sandbox at a time, and that one may *accept* it. No monitor decides for
+//! both. Each monitor says in its mailbox, in a word for each slot, what its own guest has, and maps the slot for that
+//! guest alone. One rule joins them: a slot is offered anew only after the last party's monitor has said that its cores
+//! no longer reach it ([`holds`]).
 //!
-//! A word is claimed before anything else is done, by a compare and exchange to [`BUSY`]: so one core of a sandbox
-//! works at a slot. `docs/connecting.md` has the protocol on one page.
+//! A core first claims the word, by a compare and exchange to [`BUSY`]: so only one core of a sandbox works at a slot.
+//! `docs/connecting.md` has the protocol on one page.
 
 use crate::bell::{End, Word};
 use crate::monitor::Slice;
@@ -21,37 +21,37 @@ pub const SLOTS: usize = 32;
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Link {
-    /// Its number, the same for all.
+    /// Its number, which all parties use.
     pub number: u32,
-    /// Index of the sandbox whose it is.
+    /// Index of the owner's sandbox.
     pub owner: u32,
-    /// Sandboxes to whom it may be offered, as a set.
+    /// Sandboxes that it may be offered to, as a set.
     pub to: u32,
-    /// Of `u64`: the entries of its pages in the guest's nested tables while the guest has it.
+    /// Entries (`u64`) of its pages in the guest's nested tables while the guest has it.
     pub open: Slice,
-    /// The same for a guest from whom it was taken: pages that harm nobody. The owner's is none.
+    /// Entries for a guest that it was taken from: pages that do no harm. An owner has none of them.
     pub gone: Slice,
     /// Padding.
     pub reserved: u32,
     /// Monitor-virtual address of those entries. No other entry is on that page.
     pub table: u64,
-    /// Of the owner: monitor-virtual address of its memory; its length.
+    /// Monitor-virtual address of its memory, and its length; the owner's only.
     pub memory: [u64; 2],
-    /// Of the owner: what is said of both ends, the owner's first.
+    /// Words of both ends, the owner's first; the owner's only.
     pub ends: [End; 2],
 }
 
 /// Phase of a sandbox's word: its guest has nothing of it.
 pub const IDLE: u64 = 0;
-/// It was taken from the guest, who has not closed it yet.
+/// It was taken from the guest, which has not closed it yet.
 pub const GONE: u64 = 1;
 /// A core is at it.
 pub const BUSY: u64 = 2;
-/// The guest has it: of the owner, it is offered.
+/// The guest has it; in the owner's word: it is offered.
 pub const OPEN: u64 = 3;
 /// Its entries are as they are when it is idle, but cores may have older ones in their TLBs.
 pub const LEAVING: u64 = 4;
-/// The same, with [`GONE`].
+/// As [`LEAVING`], with the entries of [`GONE`].
 pub const LOSING: u64 = 5;
 
 /// Bits of the phase.
@@ -61,37 +61,37 @@ const LEFT: u64 = 1 << 3;
 /// Bits that the owner chooses freely.
 const TAG: u64 = 0xFFFF << 16;
 
-/// Phase in a word.
+/// Returns a word's phase.
 #[must_use]
 pub const fn phase(word: u64) -> u64 {
     word & PHASE
 }
 
-/// In an owner's word: to whom it is offered.
+/// Returns the sandbox that an owner's word offers it to.
 #[must_use]
 pub const fn to(word: u64) -> u32 {
     word as u32 >> 8 & 0xFF
 }
 
-/// Which offer a word is about: the owner counts them.
+/// Tells which offer a word is about: the owner counts them.
 #[must_use]
 pub const fn epoch(word: u64) -> u64 {
     word >> 32
 }
 
-/// Whether cores of whoever wrote a word may reach the slot.
+/// Tells if cores of the word's writer may reach the slot.
 #[must_use]
 pub const fn holds(word: u64) -> bool {
     phase(word) >= BUSY
 }
 
-/// Whether an owner's word offers it to a sandbox, in an epoch.
+/// Tells if an owner's word offers it to a sandbox, in an epoch.
 #[must_use]
 pub const fn offered(word: u64, me: u32, epoch: u64) -> bool {
     word & !TAG == epoch << 32 | (me as u64) << 8 | OPEN
 }
 
-/// The same word in another phase.
+/// Changes a word's phase.
 const fn with(word: u64, phase: u64) -> u64 {
     word & !PHASE | phase
 }
@@ -100,19 +100,19 @@ const fn with(word: u64, phase: u64) -> u64 {
 pub trait Side {
     /// See [`Side::word`].
     type Word: Word;
-    /// Index of this sandbox.
+    /// Returns the index of this sandbox.
     fn me(&self) -> u32;
-    /// Index of the sandbox whose slot it is.
+    /// Returns the index of the owner's sandbox.
     fn owner(&self) -> u32;
-    /// What a sandbox's monitor says of the slot.
+    /// Returns the word of a sandbox's monitor on the slot.
     fn word(&self, of: u32) -> &Self::Word;
     /// Clears the slot's memory.
     fn clear(&self);
     /// Sets the guest's entries: as they are in phase [`OPEN`], [`GONE`] or [`IDLE`].
     fn map(&self, phase: u64);
-    /// How many times the own cores were to empty their TLBs.
+    /// Returns how many times the own cores were to empty their TLBs.
     fn wanted(&self) -> &Self::Word;
-    /// What that was when a core did so last; `None` behind the last core.
+    /// Returns the value of that word when a core did so last; `None` behind the last core.
     fn done(&self, core: u32) -> Option<&Self::Word>;
     /// Has each own core [`empty`] its TLB: the one that this is before its guest goes on, the others by a doorbell,
     /// at which they [`settle`], too.
@@ -130,8 +130,8 @@ pub fn offer(side: &impl Side, to: u32, tag: u64) -> bool {
     if phase(was) != IDLE || !own.claim(was, with(was, BUSY)) {
         return false;
     }
-    // Who takes the last offer claims its word, then looks whether it stands. Both claims are fences, so it sees
-    // that it does not, or is seen here.
+    // The taker of the last offer claims its own word, then looks if the offer stands. Both claims are fences: so it
+    // sees that the offer does not stand, or its claim is seen here.
     let free = was == 0 || !holds(side.word(self::to(was)).load());
     if free {
         side.clear();
@@ -175,7 +175,7 @@ pub fn close(side: &impl Side) -> Option<bool> {
     }
 }
 
-/// The guest has ended: closes its end. Other cores do no more than [`settle`], each once.
+/// Ends the guest's part: closes its end. Other cores do no more than [`settle`], each once.
 pub fn end(side: &impl Side) {
     while close(side).is_some() {}
 }
@@ -191,7 +191,7 @@ pub fn settle(side: &impl Side) {
     }
 }
 
-/// What there is to do when the other party's monitor has done something. It rings the first core.
+/// Reacts to a change by the other party's monitor, which rings the first core.
 #[inline(never)]
 pub fn look(side: &impl Side) {
     let (own, mine) = (side.word(side.me()), side.me() == side.owner());
@@ -223,7 +223,7 @@ pub fn empty<S: Side>(side: &S, core: u32, flush: impl FnOnce()) {
     }
 }
 
-/// Whether each core has done what was wanted last.
+/// Tells if each core has emptied its TLB as often as was wanted.
 fn flushed(side: &impl Side) -> bool {
     let wanted = side.wanted().load();
     (0..).map_while(|core| side.done(core)).all(|done| done.load() == wanted)
@@ -265,14 +265,14 @@ fn tell(side: &impl Side, was: u64) {
     }
 }
 
-/// What a guest is told of a slot: what its own monitor says of it, or that of the other party: the owner, or to whom
-/// the owner offered it last.
+/// Returns the word on a slot that its guest is told: its own monitor's, or the other party's. The other party is the
+/// owner, or the sandbox that the owner offered it to last.
 pub fn state(side: &impl Side, others: bool) -> u64 {
     let own = side.word(side.me()).load();
     if others { side.word(other(side, own)).load() } else { own }
 }
 
-/// The other party, by the own word.
+/// Returns the other party, by the own word.
 fn other(side: &impl Side, own: u64) -> u32 {
     if side.me() == side.owner() { to(own) } else { side.owner() }
 }

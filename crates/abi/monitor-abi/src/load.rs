@@ -1,5 +1,5 @@
-//! A program that one sandbox leaves for another in a channel of kind `program`: the monitor of the
-//! other one runs it at the next start, if it is whole, and else the one of the image.
+//! A program that one sandbox leaves for another in a channel of kind `program`. The monitor of the other one runs it
+//! at the next start, if it is whole, and else the one of the image.
 //!
 //! All of it is a claim. The head is copied once; the program is copied to where it runs, and checked there.
 
@@ -11,7 +11,7 @@ pub const PROGRAM_GPA: u64 = 0x20_0000;
 /// `"BHLOADED"`, stored last.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHLOADED");
 
-/// What comes before the program.
+/// Head of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -30,7 +30,7 @@ pub struct Head {
 pub const HEAD: u64 = size_of::<Head>() as u64;
 
 impl Head {
-    /// Whether it can be one of a program in `room` bytes, the head's among them.
+    /// Tells if it can be the head of a program in `room` bytes, the head's among them.
     #[must_use]
     pub fn fits(&self, room: u64) -> bool {
         let inside = self.entry.wrapping_sub(PROGRAM_GPA) < self.len;
@@ -38,7 +38,7 @@ impl Head {
     }
 }
 
-/// A sum that any change of one word changes: each step is one to one.
+/// Returns a sum that any change of one word changes: each step is one to one.
 #[must_use]
 pub fn sum(words: &[u64]) -> u64 {
     words.iter().fold(MAGIC, |sum, word| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))

@@ -63,7 +63,7 @@ impl Word for AtomicU32 {
 pub struct Pace {
     /// In all, before it gives up.
     pub patience: u64,
-    /// For another party whose turn it is and that does not take it.
+    /// For a party that has the turn and does not take it.
     pub turn: u64,
 }
 
@@ -71,9 +71,9 @@ pub struct Pace {
 #[derive(Default)]
 #[repr(C)]
 pub struct Lock<W = AtomicU32> {
-    /// Who has it, or had it last.
+    /// The party that has it, or had it last.
     pub state: W,
-    /// Who wants it, as a set. It says whose turn it is, not who has it.
+    /// The parties that want it, as a set. It decides the next turn; it does not say which party has the lock.
     pub want: W,
 }
 
@@ -125,13 +125,13 @@ impl<W: Word> Lock<W> {
         }
     }
 
-    /// Whether `me` has it.
+    /// Tells if `me` has it.
     pub fn has(&self, me: u32) -> bool {
         self.state.load() == HELD | (me % MAX_PARTIES)
     }
 }
 
-/// The first of `parties`, which are some, after the one that had it last.
+/// Returns the first of `parties`, which are some, after the one that had it last.
 fn next(parties: u32, last: u32) -> u32 {
     let from = last.wrapping_add(1) % MAX_PARTIES;
     parties.rotate_right(from).trailing_zeros().wrapping_add(from) % MAX_PARTIES
@@ -148,7 +148,7 @@ mod tests {
 
     const PACE: Pace = Pace { patience: 1000, turn: 50 };
 
-    /// A clock that goes on by one each time that it is read.
+    /// Returns a clock that goes on by one each time that it is read.
     fn ticking(time: &Cell<u64>) -> impl Fn() -> u64 {
         || {
             time.set(time.get() + 1);
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(next(0b1000, HELD | 3), 3);
     }
 
-    /// Who comes after a party that had it, and wants it again, goes before it.
+    /// A party that waits goes before one that had it and wants it again.
     #[test]
     fn nobody_has_two_turns_while_another_waits() {
         let lock = Lock::<AtomicU32>::default();
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(lock.with(7, PACE, ticking(&time), || 7), Some(7));
     }
 
-    /// The same for one that will never be back, of which its monitor knows.
+    /// Another core leaves for a party that will never be back, as its monitor knows.
     #[test]
     fn somebody_leaves_for_the_dead() {
         let lock = Lock::<AtomicU32>::default();

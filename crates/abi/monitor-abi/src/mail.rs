@@ -35,7 +35,7 @@ pub enum Effect {
     Answer(u64),
 }
 
-/// Effect that a request would have. `starts`: its sender may start the receiver, too.
+/// Returns the effect that a request would have. `starts`: its sender may start the receiver, too.
 #[must_use]
 pub fn effect(request: u64, state: u32, starts: bool) -> Effect {
     const LAUNCHING: u32 = State::Launching as u32;
@@ -67,16 +67,16 @@ pub fn post<W: Word>(way: &Way<W>, what: u64, now: u64, pace: u64) -> bool {
     way.request.replace(old, ((old >> 8) + 1) << 8 | what)
 }
 
-/// A request that is not acknowledged yet, if there is one; it is from here on. Before it is carried out, so that no
-/// outcome holds its sender up.
+/// Takes a request that is not acknowledged yet, if there is one, and acknowledges it. Before it is carried out, so
+/// that no outcome holds its sender up.
 pub fn take<W: Word>(request: &W, done: &W) -> Option<u64> {
     let value = request.load();
     let last = done.load();
     (value >> 8 != last && done.replace(last, value >> 8)).then_some(value & 0xFF)
 }
 
-/// What a receiver is to do, of a request by a sender that may do what `rights` says, by [`index`]; 0: nothing. A
-/// restart takes the right to start where nothing runs.
+/// Finds the part of a sender's request that a receiver carries out; 0: nothing. `rights` has the sender's rights, by
+/// [`index`]. A restart takes the right to start where nothing runs.
 #[must_use]
 pub fn wanted(request: u64, rights: [bool; REQUESTS], runs: bool) -> u64 {
     let has = |request: u64| rights.get(index(request)).copied().unwrap_or(false);

@@ -15,7 +15,7 @@ pub const MAILBOX_VA: u64 = 0xFFFF_FFFF_8040_0000;
 pub const ECAM_GPA: u64 = 0xC000_0000;
 /// Its size: 256 buses.
 pub const ECAM_SIZE: u64 = 256 << 20;
-/// Guest RAM: `GUEST_VA + gpa`. Of channels only what doorbells need ([`crate::bell`]).
+/// Guest RAM: `GUEST_VA + gpa`. From channels it has only the words that doorbells need ([`crate::bell`]).
 pub const GUEST_VA: u64 = 0xFFFF_9000_0000_0000;
 /// Device registers: `MMIO_VA + physical address`, this sandbox's pages only.
 pub const MMIO_VA: u64 = 0xFFFF_B000_0000_0000;

@@ -1,4 +1,4 @@
-//! What a monitor is told (read-only for it), and what monitors share.
+//! A monitor's configuration (read-only for it), and the pages that monitors share.
 
 use crate::bell::MAX_BELLS;
 use crate::hypercall::{REQUESTS, Rights};
@@ -62,7 +62,7 @@ pub struct Config {
     pub sandbox: u32,
     /// Cores of this sandbox.
     pub cores: u32,
-    /// What this sandbox may ask for.
+    /// Calls that this sandbox may make.
     pub rights: Rights,
     /// Sandboxes that may stop, start and restart this one, as sets, by request.
     pub controlled_by: [u32; REQUESTS],
@@ -83,7 +83,7 @@ pub struct Config {
     pub clock_va: u64,
     /// Second argument of the first core's first instruction, such as the info page. The first one is the incarnation.
     pub argument: u64,
-    /// Of [`crate::record::Op`]: guest memory, played by the first core at launch.
+    /// Record ([`crate::record::Op`]) of guest memory, played by the first core at launch.
     pub launch: Slice,
     /// State of a first core, as [`crate::record::Op`]s of which the architecture knows the meaning.
     pub first_state: Slice,
@@ -95,15 +95,16 @@ pub struct Config {
     pub ram: [Ram; 2],
     /// Of [`crate::bell::Bell`], by number.
     pub bells: Slice,
-    /// Of [`crate::bell::End`].
+    /// Own ends of channels ([`crate::bell::End`]).
     pub channel_ends: Slice,
-    /// Of [`crate::record::Op`]: guest memory without its program.
+    /// Record ([`crate::record::Op`]) of guest memory without its program.
     pub empty: Slice,
-    /// Monitor-virtual address of what another sandbox leaves for this one ([`crate::load`]); 0: nobody may.
+    /// Monitor-virtual address of the program that another sandbox may leave for this one ([`crate::load`]); 0: none
+    /// may.
     pub loads: u64,
     /// Bytes there.
     pub room: u64,
-    /// Of [`crate::link::Link`]: slots of which it is a party.
+    /// Slots that it is a party of ([`crate::link::Link`]).
     pub links: Slice,
     /// Microseconds between two requests of a kind to each sandbox, at least.
     pub every: [[u32; REQUESTS]; MAX_SANDBOXES],
@@ -120,11 +121,11 @@ pub struct Mailbox {
     pub done: [AtomicU64; MAX_SANDBOXES],
     /// [`crate::report::State`] `| restarts << 8` of this sandbox.
     pub status: AtomicU64,
-    /// What armed word each of its doorbells let an interrupt through for last ([`crate::bell::admit`]).
+    /// Armed word for which each of its doorbells let the last interrupt through ([`crate::bell::admit`]).
     pub rung: [AtomicU64; MAX_BELLS],
     /// Where its guest wants the interrupts of each channel that wakes it: a message, or 0 for nowhere.
     pub aims: [AtomicU64; MAX_BELLS],
-    /// What its guest has of each slot ([`crate::link`]).
+    /// Word on each slot: what its guest has of it ([`crate::link`]).
     pub links: [AtomicU64; SLOTS],
     /// How often it has rung each sandbox's monitor; its own, too.
     pub rings: [AtomicU64; MAX_SANDBOXES],

@@ -1,12 +1,12 @@
 //! The mutation gate's word: which rule a monitor built for it leaves out.
 //!
-//! An ordinary monitor has no such word. One that is built with `BULKHEAD_MUTANTS` set has it in its read-only data,
-//! and the gate writes a rule's number there before the image is baked: one build serves all mutants.
+//! An ordinary monitor has no such word. A monitor built with `BULKHEAD_MUTANTS` set has it in its read-only data. The
+//! gate writes a rule's number there before the image is baked: one build serves all mutants.
 
 /// Value of the word in a monitor as it is built: it leaves out no rule. The gate finds the word by it.
 pub const NONE: u64 = u64::from_le_bytes(*b"mutant:?");
 
-/// Number of a rule: FNV-1a, 64 bits, of its name.
+/// Returns the number of a rule: FNV-1a, 64 bits, of its name.
 #[must_use]
 pub const fn number(rule: &str) -> u64 {
     let (bytes, mut at, mut hash) = (rule.as_bytes(), 0, 0xCBF2_9CE4_8422_2325_u64);

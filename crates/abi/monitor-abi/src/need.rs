@@ -26,14 +26,14 @@ pub const MONITORS: [(&str, u32); 4] = [
     ("monitor", ALL),
 ];
 
-/// Index in [`MONITORS`] of the smallest one with code for all of these needs.
+/// Returns the index in [`MONITORS`] of the smallest one with code for all of these needs.
 #[must_use]
 pub fn smallest(needs: u32) -> usize {
     let covers = |&(_, has): &(&str, u32)| needs & !has == 0;
     MONITORS.iter().position(covers).unwrap_or(MONITORS.len() - 1)
 }
 
-/// True if a set has a need.
+/// Tells if a set has a need.
 #[inline(always)]
 #[must_use]
 pub const fn has(set: u32, need: u32) -> bool {

@@ -1,6 +1,5 @@
-//! PCI functions as a monitor knows them. The host bakes, for each function
-//! that a sandbox sees, the registers that are more than "read the hardware,
-//! ignore writes"; nothing is parsed on the target. `bulkhead_pci` acts by them.
+//! PCI functions as a monitor knows them. For each function that a sandbox sees, the host bakes the registers that are
+//! more than "read the hardware, ignore writes". Nothing is parsed on the target. `bulkhead_pci` acts by them.
 
 use crate::monitor::Slice;
 #[cfg(feature = "host")]
@@ -19,9 +18,9 @@ pub struct Function {
     /// Monitor-virtual address of its configuration page: the hardware's, or a
     /// baked one.
     pub config_va: u64,
-    /// Of [`Register`].
+    /// Registers ([`Register`]).
     pub registers: Slice,
-    /// Of [`Reset`]: what stops the function before its sandbox starts anew.
+    /// Steps that stop the function before its sandbox starts anew ([`Reset`]).
     pub resets: Slice,
     /// First guest-physical address of the pages that hold its MSI-X table.
     pub trap: u64,
@@ -37,21 +36,21 @@ pub struct Function {
     pub msi_data: u16,
     /// First of three words of shadow: MSI address, its upper half, data.
     pub msi_shadow: u32,
-    /// Of a channel's end: the line that its pin leads to, in the guest's own table; 0: none.
+    /// Line that the pin of a channel's end leads to, in the guest's own table; 0: none.
     pub line: u32,
-    /// Of a channel's end, the peers' state table's entry for it, as physical addresses are, from
-    /// [`crate::map::MMIO_VA`]. 0: this is no channel's end.
+    /// Entry of a channel's end in the peers' state table, as an offset from [`crate::map::MMIO_VA`]. 0: this is no
+    /// channel's end.
     pub state: u64,
-    /// Of a channel's end, in the same way: its registers, which the guest sees in the first page of [`Self::trap`].
-    /// Its MSI-X table is in shadow alone.
+    /// Registers of a channel's end, as such an offset; the guest sees them in the first page of [`Self::trap`]. Its
+    /// MSI-X table is in shadow alone.
     pub end: u64,
-    /// Of a channel's end: offset of its MSI-X capability.
+    /// Offset of the MSI-X capability of a channel's end.
     pub msix: u16,
-    /// Of an end that is woken: which word of its mailbox says where to, from 1 on; 0: none.
+    /// Word of the mailbox that says where interrupts of a woken end go, from 1 on; 0: none.
     pub woken: u16,
-    /// Of an end that can ring: which of the sandbox's doorbells, from 1 on; 0: none.
+    /// Doorbell that an end rings, from 1 on; 0: none.
     pub bell: u16,
-    /// And the number of the peer that it rings.
+    /// Number of the peer that it rings.
     pub peer: u16,
     /// Monitor-virtual address of its interrupt remapping table of [`SLOTS`]
     /// entries; 0: its messages are not remapped; below 65,536: [`Remapping::Entries`].
@@ -71,7 +70,7 @@ pub enum Remapping {
 }
 
 impl Function {
-    /// The way of its messages.
+    /// Returns the way of its messages.
     #[must_use]
     pub const fn remapping(&self) -> Remapping {
         match self.remap_va {
@@ -115,8 +114,8 @@ pub struct Register {
     pub keep: u32,
     /// And with these bits set; where a guest may write, a write sets them, too.
     pub set: u32,
-    /// Bits outside of `write` that a write leaves as they are; the others are
-    /// written as 0, which is right for those that a 1 clears.
+    /// Bits outside of `write` that a write leaves as they are. The others are written as 0, which is right for those
+    /// that a 1 clears.
     pub hold: u32,
     /// Word of shadow, for the kinds that have one.
     pub shadow: u32,
@@ -138,7 +137,7 @@ impl Register {
     pub const MSI: u16 = 5;
 }
 
-/// A step of what stops a function: a write as its owner could make it, or a wait.
+/// A step that stops a function: a write as its owner could make it, or a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -150,7 +149,7 @@ pub struct Reset {
     pub kind: u16,
     /// Bytes of a register in a BAR: 1, 2 or 4.
     pub size: u16,
-    /// What is written, or waited for.
+    /// Value that is written, or waited for.
     pub value: u32,
     /// [`Self::AWAIT`]: the bits that must be so.
     pub mask: u32,

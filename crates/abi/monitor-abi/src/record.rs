@@ -1,5 +1,5 @@
-//! Launch records: what has to be done to memory before a guest runs. The first
-//! launch and every restart play the same record.
+//! Launch records: what has to be done to memory before a guest runs. The first launch and every restart play one
+//! record.
 
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -17,7 +17,7 @@ pub const FIRST: usize = 16;
 /// Bytes of a core's console ring, a power of two.
 pub const CONSOLE: usize = 4096;
 
-/// What a sandbox is doing ([`Report::state`]).
+/// State of a sandbox ([`Report::state`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
@@ -36,7 +36,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state with this number; of no state's number, [`State::Failed`].
+    /// Returns the state with this number; of no state's number, [`State::Failed`].
     #[must_use]
     pub const fn of(number: u32) -> Self {
         match number {
@@ -164,7 +164,7 @@ pub enum Condition {
 pub const CONDITIONS: usize = 21;
 
 impl Condition {
-    /// The kind of access that it refuses.
+    /// Returns the kind of access that it refuses.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
@@ -344,7 +344,7 @@ in_memory! {
         pub sandbox: u32,
         /// [`State`].
         pub state: u32,
-        /// Of [`State::Exited`].
+        /// Exit code in [`State::Exited`].
         pub exit_code: u32,
         /// Launches after the first one.
         pub restarts: u64,

@@ -1,6 +1,6 @@
-//! Channels made at run time: every interleaving of what three sandboxes of two cores each can do with a slot, call by
-//! call, with the real code, explored by stateright: offers, accepts, closes, NMIs that come late or are swallowed, and
-//! in every state the restart of any sandbox, as often as it likes. What happens within a call is `link_order.rs`'s.
+//! Channels made at run time: stateright explores every interleaving of calls of three sandboxes with two cores each,
+//! with the real code. The calls are offers, accepts and closes. NMIs come late or are swallowed, and in every state
+//! any sandbox may restart, as often as it likes. The order within a call is the matter of `link_order.rs`.
 
 use bulkhead_monitor_abi::bell::Word;
 use bulkhead_monitor_abi::link::{self, IDLE, OPEN, Side};
@@ -13,7 +13,7 @@ const CORES: usize = 2;
 /// Offers: what keeps it finite.
 const OFFERS: u64 = 6;
 
-/// What a core has in its TLB of the slot, and whether an NMI waits for it.
+/// A core: does its TLB reach the slot, and does an NMI wait for it?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Core {
     reaches: bool,
@@ -80,7 +80,7 @@ impl Word for Word64 {
     }
 }
 
-/// The same, while a call is made.
+/// The world while a call is made.
 struct Machine {
     words: [Word64; SANDBOXES],
     wanted: [Word64; SANDBOXES],
@@ -162,7 +162,7 @@ impl Machine {
         }
     }
 
-    /// What a core's monitor does at an NMI, and before it enters a guest anew.
+    /// Does the work of a core's monitor at an NMI, and before it enters a guest anew.
     fn looks(&self, who: u32, core: usize) {
         let party = Party(self, who, core);
         party.empty();
@@ -229,7 +229,7 @@ impl Side for Party<'_> {
     fn bury(&self, _: usize) {}
 }
 
-/// The model; or one whose cores do not look again before they enter a guest anew.
+/// The model; or one with cores that do not look again before they enter a guest anew.
 struct Slot {
     looks_again: bool,
 }
@@ -299,7 +299,7 @@ impl Model for Slot {
 }
 
 impl Slot {
-    /// Whether all that is under way ends, and nothing is left when all have closed.
+    /// Tells if all that is under way ends, and nothing is left when all have closed.
     fn recovers(&self, world: &World) -> bool {
         let mut world = world.clone();
         let settle = |world: &mut World| {

@@ -1,6 +1,6 @@
-//! Channels made at run time, under every order of accesses that C11's memory model allows (loom's), on the real code:
-//! a slot's memory is cleared for the next one while no core of the last one reaches it. The same without what the
-//! order hangs on must fail, so that the model is known to see it.
+//! Channels made at run time, under every order of accesses that C11's memory model allows (loom's), on the real code.
+//! A slot's memory is cleared for the next party while no core of the last one reaches it. Without any part that the
+//! order hangs on the test must fail, so that the model is known to see it.
 
 // loom's threads are coroutines of one thread, and its cells are not `Sync`.
 #![allow(clippy::arc_with_non_send_sync)]
@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// What is left out.
+/// The part that is left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Without {
     Nothing,
@@ -28,7 +28,7 @@ enum Without {
     Stands,
     /// The next one's look whether it is offered the slot.
     Offered,
-    /// The look of cores whose guest has ended, before they enter it anew.
+    /// The look of cores after their guest's end, before they enter it anew.
     Settle,
     /// The wait for the owner's second core.
     OwnersCores,
@@ -158,7 +158,7 @@ impl Side for Party<'_> {
         &self.own().wanted
     }
     fn done(&self, core: u32) -> Option<&Cell> {
-        // The second core itself empties its TLB all the same.
+        // The second core itself still empties its TLB.
         let left_out = self.0.without == Without::OwnersCores && self.1 == OWNER && core > self.2;
         self.own().done.get(core as usize).filter(|_| !left_out)
     }
@@ -226,7 +226,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// What its monitor does at an NMI, if there is one.
+    /// Does its monitor's work at an NMI, if there is one.
     fn monitor(&mut self) {
         if self.machine.of(self.who).nmi[self.number as usize].swap(false, AcqRel) {
             self.looks();

@@ -1,7 +1,7 @@
 //! The lock of shared registers, under every order of accesses that C11's memory model allows (loom's), on the real
-//! code: parties that are in time, that are overtaken before their turn, and one that is late with the lock. Nobody is
-//! inside with another, each sees what the one before did, who gives up has done nothing, and in the end the lock is
-//! free. The same without what that hangs on must fail, so that the model is known to see it.
+//! code. Parties are in time, are overtaken before their turn, or are late with the lock. No party is inside with
+//! another, and each sees the work of the one before. A party that gives up has done nothing, and in the end the lock
+//! is free. Without any part that this hangs on the test must fail, so that the model is known to see it.
 
 use bulkhead_monitor_abi::lock::{Lock, Pace, Word};
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What is left out.
+/// The part that is left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Without {
     Nothing,
@@ -69,7 +69,7 @@ impl Machine {
         Arc::new(Self { lock, index: AtomicU32::new(0), table: AtomicU32::new(0) })
     }
 
-    /// One more write, by index and window; between both, `between`. Whether the turn came.
+    /// Writes once more, by index and window; between both, runs `between`. Returns true if the turn came.
     fn write(&self, me: u32, pace: Pace, between: impl FnOnce()) -> bool {
         let time = Cell::new(0);
         let clock = || {

@@ -1,7 +1,7 @@
-//! Requests between monitors, under every order of accesses that C11's memory model allows (loom's), on the real code:
-//! two cores of a sender post, the receiver's first core takes what it was rung for. Each ring is for one request, no
-//! request is lost although nobody rings again for it, and a token lets one core through. The same without what that
-//! hangs on must fail, so that the model is known to see it.
+//! Requests between monitors, under every order of accesses that C11's memory model allows (loom's), on the real code.
+//! Two cores of a sender post, and the receiver's first core takes the requests that it was rung for. Each ring is for
+//! one request, no request is lost although it is rung for only once, and a token lets one core through. Without any
+//! part that this hangs on the test must fail, so that the model is known to see it.
 
 // loom's threads are coroutines of one thread, and its cells are not `Sync`.
 #![allow(clippy::arc_with_non_send_sync)]

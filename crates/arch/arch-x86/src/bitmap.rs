@@ -10,7 +10,7 @@ pub fn allow_port(map: &mut [u8], port: u16) {
     map[port as usize / 8] &= !(1 << (port % 8));
 }
 
-/// What a guest may do with an MSR without an exit.
+/// Accesses of a guest to an MSR without an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direct {
     /// Read.

@@ -1,8 +1,7 @@
-//! What a booting guest sees of CPUID: the processor's own answer, less what a
-//! guest may not use. There is no hypervisor leaf and no hypervisor bit: a
-//! kernel would look for signatures in hundreds of leaves, each one an exit,
-//! and would choose other code paths than on the machine itself
-//! (docs/decisions/0008-cpuid.md). A leaf that is not here is the processor's.
+//! CPUID for a booting guest: the processor's own answer, less the features that a guest may not use. There is no
+//! hypervisor leaf and no hypervisor bit (docs/decisions/0008-cpuid.md). With them a kernel would look for signatures
+//! in hundreds of leaves, each one an exit. It would also choose other code paths than on the machine itself. A leaf
+//! that is not here is the processor's.
 
 use bulkhead_monitor_abi_x86::config::Leaf;
 

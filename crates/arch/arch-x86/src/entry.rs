@@ -24,7 +24,7 @@ pub struct Refused {
 const IS_THERE: &str = "is written";
 
 impl Written<'_> {
-    /// Value of a field that was written last; 0 of one that was not, which [`check`] tells.
+    /// Returns the value of a field that was written last; 0 of one that was not, which [`check`] tells.
     fn get(&self, field: u16) -> u64 {
         self.0.iter().rev().find(|(of, _)| *of == field).map_or(0, |(_, value)| *value)
     }

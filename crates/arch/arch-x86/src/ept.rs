@@ -64,7 +64,7 @@ impl PageFormat for Ept {
     }
 }
 
-/// The EPT pointer (25.6.11): tables are write-back memory, walks have four
+/// Returns the EPT pointer (25.6.11): tables are write-back memory, walks have four
 /// levels, accessed and dirty flags are off.
 #[must_use]
 pub const fn pointer(root: u64) -> u64 {

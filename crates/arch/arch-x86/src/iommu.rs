@@ -17,7 +17,7 @@ impl PageFormat for IoPages {
     const LEVELS: u32 = 4;
     const LARGEST: u32 = 2;
 
-    /// A page of the level's default size: next level 0.
+    /// Returns a page of the level's default size: next level 0.
     fn page(pa: u64, rights: Rights, _: Memory, _: u32) -> u64 {
         pa | PRESENT | READ | if rights.write { WRITE } else { 0 }
     }
@@ -46,18 +46,18 @@ impl PageFormat for IoPages {
 /// Bytes of a device table entry.
 pub const ENTRY: usize = 32;
 
-/// What a requester may do.
+/// Rights of a requester.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requester {
     /// Root of its I/O page tables; `None`: no memory at all.
     pub root: Option<u64>,
-    /// Domain: requesters with the same tables share one.
+    /// Domain: requesters with equal tables share one.
     pub domain: u16,
-    /// What becomes of its interrupt messages.
+    /// Treatment of its interrupt messages.
     pub messages: Messages,
 }
 
-/// What becomes of fixed and lowest-priority messages; all other kinds are refused.
+/// Treatment of fixed and lowest-priority messages; all other kinds are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Messages {
     /// Refused.
@@ -71,8 +71,8 @@ pub enum Messages {
     Remap(u64),
 }
 
-/// A device table entry (2.2.2.1). None is left invalid: that would let
-/// everything through. [`Messages::Unseen`] clears IV alone.
+/// Makes a device table entry (2.2.2.1). No entry is left invalid: that would let everything through.
+/// [`Messages::Unseen`] clears IV alone.
 #[must_use]
 pub fn device_entry(requester: &Requester) -> [u64; 4] {
     const VALID: u64 = 1 << 0;

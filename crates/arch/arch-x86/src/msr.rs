@@ -1,6 +1,5 @@
-//! The policy for model-specific registers: an allow-list. What is not in
-//! [`DIRECT`] exits; what is not mediated by the monitor and not in [`ABSENT`]
-//! is denied. docs/decisions/0004-msr-policy.md argues each group.
+//! The policy for model-specific registers: an allow-list. An MSR that is not in [`DIRECT`] exits. One that the monitor
+//! does not mediate and that is not in [`ABSENT`] is denied. docs/decisions/0004-msr-policy.md argues each group.
 
 use crate::bitmap::Direct::{self, Both, Read, Write};
 use bulkhead_monitor_abi_x86::config::Quiet;
@@ -48,9 +47,9 @@ pub const ABSENT: &[Quiet] = &[
     quiet(0xC1, 0xC4, 0),   // performance counters
     quiet(0x1A0, 0x1A0, 1), // MISC_ENABLE: fast strings
     quiet(0x1D9, 0x1D9, 0), // DebugCtl
-    // MTRRcap: fixed ranges alone; MTRRdefType: all else is write-back. The machine's own hold for the memory behind a
-    // guest's addresses, whatever it believes (APM 15.25.8); its variable ranges are about other addresses than the
-    // guest's.
+    // MTRRcap: fixed ranges alone; MTRRdefType: all else is write-back. The machine's own MTRRs hold for the memory
+    // behind a guest's addresses, whatever it believes (APM 15.25.8). The machine's variable ranges are about other
+    // addresses than the guest's.
     quiet(0xFE, 0xFE, 1 << 10 | 1 << 8),
     quiet(0x2FF, 0x2FF, 1 << 11 | 1 << 10 | 6),
     quiet(0x200, 0x2FE, 0),               // MTRR writes

@@ -1,6 +1,5 @@
-//! Long-mode page tables (APM 5.3). Nested tables have the same format (APM
-//! 15.25.5); there every access counts as a user access, so all entries are
-//! user entries. A monitor runs without SMEP and SMAP, which makes the one
+//! Long-mode page tables (APM 5.3). Nested tables have this format, too (APM 15.25.5); there every access counts as a
+//! user access, so all entries are user entries. A monitor runs without SMEP and SMAP, which makes the one
 //! format serve both.
 
 use bulkhead_arch::{Entry, Memory, PageFormat, Rights, Stage1, Stage2};

@@ -96,7 +96,7 @@ pub mod intercept {
     pub const MWAIT_ARMED: u64 = 1 << 44;
 }
 
-/// What every guest is intercepted on.
+/// Intercepts of every guest.
 pub const INTERCEPT_ALL: u64 = {
     use intercept::*;
     NMI | SMI

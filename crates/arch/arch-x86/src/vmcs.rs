@@ -31,8 +31,8 @@ pub const MSR_BITMAP: usize = 4096;
 /// Secondary controls of a guest. Without XSAVES, which [`crate::cpuid::INTEL`] hides, IA32_XSS stays as it is.
 pub const SECONDARY: u32 = secondary::WANTED | secondary::WHERE_THERE & !secondary::XSAVES;
 
-/// Byte and bit of an MSR in the half for reads; writes follow 2 KiB on. `None`: the MSR is outside of both ranges and
-/// exits always.
+/// Returns the byte and bit of an MSR in the half for reads; writes follow 2 KiB on. `None`: the MSR is outside of both
+/// ranges and exits always.
 #[must_use]
 pub fn msr_bit(msr: u32) -> Option<usize> {
     match msr & !0x1FFF {

@@ -43,14 +43,14 @@ impl PageFormat for IoPages {
     }
 }
 
-/// A root entry (9.1): the context table of a bus. Without one, requests of the bus are refused.
+/// Returns a root entry (9.1): the context table of a bus. Without one, requests of the bus are refused.
 #[must_use]
 pub fn root_entry(context_table: u64) -> [u64; 2] {
     [context_table | 1, 0]
 }
 
-/// A context entry (9.3): the tables and the domain of a requester. Translation type 0: what a device says that it has
-/// translated itself is refused. Without an entry, all requests of the function are refused.
+/// Returns a context entry (9.3): the tables and the domain of a requester. Translation type 0: what a device says that
+/// it has translated itself is refused. Without an entry, all requests of the function are refused.
 #[must_use]
 pub fn context_entry(root: u64, domain: u16) -> [u64; 2] {
     const FOUR_LEVELS: u64 = 0b010;
@@ -62,7 +62,8 @@ pub const ENTRY: u64 = 16;
 /// Entries of a table at most: an index has 16 bits.
 pub const MOST_ENTRIES: u64 = 1 << 16;
 
-/// An interrupt remapping entry (9.10): a fixed interrupt by physical destination, for messages of one requester.
+/// Returns an interrupt remapping entry (9.10): a fixed interrupt by physical destination, for messages of one
+/// requester.
 #[must_use]
 pub fn interrupt_entry(core: u32, vector: u8, level: bool, source: u16) -> [u64; 2] {
     const PRESENT: u64 = 1;

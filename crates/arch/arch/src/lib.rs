@@ -38,7 +38,7 @@ pub enum Memory {
     Device,
 }
 
-/// What a table entry says.
+/// Meaning of a table entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Nothing is mapped.
@@ -59,13 +59,13 @@ pub trait PageFormat {
     const LEVELS: u32;
     /// Largest level at which an entry may be a page.
     const LARGEST: u32;
-    /// A page at `level`. A format without memory types leaves `memory` out.
+    /// Returns a page at `level`. A format without memory types leaves `memory` out.
     fn page(pa: u64, rights: Rights, memory: Memory, level: u32) -> u64;
-    /// A table whose entries are of `level`.
+    /// Returns a table with entries of `level`.
     fn table(pa: u64, level: u32) -> u64;
-    /// What an entry at `level` says.
+    /// Reads an entry at `level`.
     fn decode(entry: u64, level: u32) -> Entry;
-    /// An entry that maps nothing.
+    /// Returns an entry that maps nothing.
     fn empty() -> u64;
 }
 
@@ -77,11 +77,11 @@ pub trait Stage2: PageFormat {}
 
 /// A machine at boot, as the launch sequence sees it.
 pub trait BootMachine {
-    /// Whether all of a range of memory is there and free for us.
+    /// Tells if all of a range of memory is there and free for us.
     fn is_ram(&self, start: u64, len: u64) -> bool;
-    /// Whether a core with this ID exists.
+    /// Tells if a core with this ID exists.
     fn has_core(&self, id: u32) -> bool;
-    /// The core that runs this.
+    /// Returns the core that runs this.
     fn this_core(&self) -> u32;
     /// Sends another core into its monitor.
     fn start_core(&mut self, id: u32, start: CoreStart);

@@ -67,7 +67,7 @@ const fn index<F: PageFormat>(va: u64, level: u32) -> usize {
     (va / size::<F>(level)) as usize & (entries::<F>() - 1)
 }
 
-/// A fresh root table.
+/// Returns a fresh root table.
 ///
 /// # Errors
 /// [`MapError::NoTable`].
@@ -139,7 +139,7 @@ fn set<F: PageFormat>(
     Ok(())
 }
 
-/// The table whose entries are the smallest pages around `va`: its physical address.
+/// Finds the table with the smallest pages around `va`: its physical address.
 pub fn lowest<F: PageFormat>(memory: &impl TableMemory, root: u64, va: u64) -> Option<u64> {
     let mut table = root;
     for level in (1..F::LEVELS).rev() {

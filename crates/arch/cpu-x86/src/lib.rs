@@ -39,7 +39,7 @@ pub fn cpuid(leaf: u32, sub: u32) -> CpuidResult {
     __cpuid_count(leaf, sub)
 }
 
-/// The time stamp counter.
+/// Returns the time stamp counter.
 #[inline(always)]
 #[must_use]
 pub fn rdtsc() -> u64 {

@@ -87,7 +87,7 @@ fn modrm(rest: &mut Bytes, address: u8) -> Option<u8> {
     Some(modrm >> 3 & 7)
 }
 
-/// The register of a field `reg`. Without any REX, 4 to 7 are AH to BH in a byte form.
+/// Returns the register of a field `reg`. Without any REX, 4 to 7 are AH to BH in a byte form.
 fn register(reg: u8, size: u8, rex: u8) -> Register {
     let high = size == 1 && rex == 0 && reg >= 4;
     let number = if high { reg & 3 } else { (rex & 4) << 1 | reg };

@@ -25,7 +25,7 @@ pub const MAX_READS: u32 = 2 * 5 + 3;
 
 /// Memory that the guest may change at any time.
 pub trait Memory {
-    /// The 8 bytes at a guest-physical address, a multiple of 8 below 2^52, loaded
+    /// Returns the 8 bytes at a guest-physical address, a multiple of 8 below 2^52, loaded
     /// once; `None` for all that is not the sandbox's RAM.
     fn word(&self, at: u64) -> Option<u64>;
 }
@@ -51,7 +51,7 @@ pub struct State {
 }
 
 impl State {
-    /// The code's mode (APM2 4.8.1).
+    /// Returns the code's mode (APM2 4.8.1).
     #[must_use]
     pub fn mode(&self) -> Mode {
         match self {
@@ -96,9 +96,9 @@ pub fn fetch(memory: &impl Memory, state: &State) -> Bytes {
     bytes
 }
 
-/// The guest-physical address of a linear address, through the guest's page tables (APM2 5.2, 5.3): none, 32-bit, PAE,
-/// 4 or 5 levels, with large pages. `None` if an entry is not present, has a reserved bit set, or is not in the
-/// sandbox's RAM. Also `None` if the address is not canonical. Reads one word a level.
+/// Walks from a linear to a guest-physical address, through the guest's page tables (APM2 5.2, 5.3). There are none,
+/// 32-bit ones, PAE, 4 or 5 levels, with large pages. `None` if an entry is not present, has a reserved bit set, or is
+/// not in the sandbox's RAM. Also `None` if the address is not canonical. Reads one word a level.
 #[must_use]
 pub fn walk(memory: &impl Memory, state: &State, linear: u64) -> Option<u64> {
     let State { cr0, cr3, cr4, efer, .. } = *state;

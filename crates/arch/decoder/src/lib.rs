@@ -39,7 +39,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// The first 15 of these.
+    /// Returns the first 15 of these.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         let mut all = Self::default();
@@ -56,13 +56,13 @@ impl Bytes {
         Self { bits, len: low as u8 & 0xF }
     }
 
-    /// How many there are, 0 to 15.
+    /// Returns how many there are, 0 to 15.
     #[must_use]
     pub fn len(&self) -> u8 {
         self.len
     }
 
-    /// True if there is none.
+    /// Tells if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -85,13 +85,13 @@ impl Bytes {
     }
 }
 
-/// The lowest `len` bytes of a value, at most 8.
+/// Returns the lowest `len` bytes of a value, at most 8.
 fn low(value: u64, len: u8) -> u64 {
     let unused = 64u32.saturating_sub(8 * u32::from(len));
     value & u64::MAX.checked_shr(unused).unwrap_or(0)
 }
 
-/// The lowest `len` bytes of a value, 1 to 8, with the sign in all others.
+/// Returns the lowest `len` bytes of a value, 1 to 8, with the sign in all others.
 fn sign_extended(value: u64, len: u8) -> u64 {
     let unused = 64u32.saturating_sub(8 * u32::from(len)) & 63;
     ((value << unused) as i64 >> unused) as u64
@@ -139,14 +139,14 @@ pub struct Access {
 
 /// The guest's general-purpose registers.
 pub trait Registers {
-    /// All 64 bits of a register, by its number (see [`Register`]).
+    /// Returns all 64 bits of a register, by its number (see [`Register`]).
     fn get(&self, number: u8) -> u64;
     /// Replaces them.
     fn set(&mut self, number: u8, value: u64);
 }
 
 impl Access {
-    /// The value that memory gets, in the lowest `size` bytes; `None` if it is a read.
+    /// Returns the value that memory gets, in the lowest `size` bytes; `None` if it is a read.
     #[must_use]
     pub fn written(&self, registers: &impl Registers) -> Option<u64> {
         match self.operation {

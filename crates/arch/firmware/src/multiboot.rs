@@ -31,7 +31,7 @@ impl Info {
         }
     }
 
-    /// Free RAM: start and length.
+    /// Returns the free RAM: start and length.
     #[must_use]
     pub fn ram(&self) -> &[(u64, u64)] {
         &self.ranges[..self.count]

@@ -8,7 +8,7 @@ use bulkhead_channel::layout::Shape;
 use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
 
 impl Pair<'_> {
-    /// Returns the bytes of the longest message; for a queue and a mailbox those of each. 0 if it carries no
+    /// Returns the length of the longest message; for a queue and a mailbox those of each. 0 if it carries no
     /// messages.
     #[must_use]
     pub const fn longest(&self) -> usize {

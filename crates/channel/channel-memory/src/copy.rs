@@ -86,7 +86,7 @@ pub unsafe fn into(from: &[u8], to: *mut u8) {
     }
 }
 
-/// A byte of a mapping.
+/// Returns a byte of a mapping.
 ///
 /// # Safety
 /// It is readable, and for stores writable.

@@ -100,7 +100,7 @@ impl Run<'_> {
         len <= self.len && at <= self.len - len
     }
 
-    /// An aligned word inside.
+    /// Returns an aligned word inside.
     #[inline]
     fn at(&self, at: usize) -> Option<&AtomicU64> {
         if !self.inside(at, 8) || at % 8 != 0 {
@@ -186,7 +186,7 @@ unsafe impl Send for Place<'_> {}
 unsafe impl Sync for Place<'_> {}
 
 impl Place<'_> {
-    /// The slot's address: `stride` bytes from there lie in the mapping.
+    /// Returns the slot's address: `stride` bytes from there lie in the mapping.
     #[inline(always)]
     pub(crate) const fn address(&self) -> NonNull<u8> {
         self.now

@@ -84,7 +84,7 @@ impl<'a> Pair<'a> {
         Self { doorbell, ..self }
     }
 
-    /// How its receiver is woken, if it is.
+    /// Returns how its receiver is woken, if it is.
     #[must_use]
     pub const fn doorbell(&self) -> Option<Doorbell> {
         self.doorbell
@@ -96,7 +96,7 @@ impl<'a> Pair<'a> {
         self.shape
     }
 
-    /// True if this side sends.
+    /// Tells if this side sends.
     #[must_use]
     pub const fn sends(&self) -> bool {
         self.sends
@@ -114,7 +114,7 @@ impl<'a> Pair<'a> {
         &self.rx
     }
 
-    /// The end that sends records.
+    /// Returns the end that sends records.
     ///
     /// # Errors
     /// It carries no records, or this is the other end.
@@ -123,7 +123,7 @@ impl<'a> Pair<'a> {
         records::Sender::open(&self.tx, &self.rx, bytes)
     }
 
-    /// The end that receives records.
+    /// Returns the end that receives records.
     ///
     /// # Errors
     /// It carries no records, or this is the other end.
@@ -134,7 +134,7 @@ impl<'a> Pair<'a> {
         records::Receiver::open(&self.rx, &self.tx, bytes)
     }
 
-    /// The sender's part of the doorbell.
+    /// Returns the sender's part of the doorbell.
     ///
     /// # Errors
     /// The regions are too small.
@@ -142,7 +142,7 @@ impl<'a> Pair<'a> {
         Bell::open(self.tx, &self.rx)
     }
 
-    /// The receiver's part of the doorbell; after its end has been opened.
+    /// Returns the receiver's part of the doorbell; after its end has been opened.
     ///
     /// # Errors
     /// The regions are too small.
@@ -159,7 +159,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Size of a mailbox of a `T`.
+    /// Returns the size of a mailbox of a `T`.
     fn mailbox_of<T>(&self, sends: bool) -> Result<u32, Misfit> {
         let fits = self.sends == sends && self.shape.message() as usize == size_of::<T>();
         match self.shape {
@@ -191,7 +191,7 @@ macro_rules! session {
                 self.end.close();
             }
 
-            /// The number of this end's session.
+            /// Returns the number of this end's session.
             #[must_use]
             pub const fn epoch(&self) -> u32 {
                 self.end.epoch()
@@ -234,7 +234,7 @@ impl<'a, T: IntoBytes + Immutable> Sender<'a, T> {
         Ok(())
     }
 
-    /// The next free slot, to be written where it lies: [`queue::Sender::hold`].
+    /// Returns the next free slot, to be written where it lies: [`queue::Sender::hold`].
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -271,7 +271,7 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
         Ok(Self { end, of: PhantomData })
     }
 
-    /// The oldest message.
+    /// Returns the oldest message.
     ///
     /// # Errors
     /// [`Stop::Wait`] if there is no message, or news of the sender.
@@ -282,7 +282,7 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
         self.take(&mut message).map(|()| unsafe { message.assume_init() })
     }
 
-    /// The oldest message, to where there is one already: without a copy more.
+    /// Returns the oldest message, to where there is one already: without a copy more.
     ///
     /// # Errors
     /// As [`Receiver::receive`].
@@ -306,7 +306,7 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
         Ok(())
     }
 
-    /// The oldest message where it lies: [`queue::Receiver::hold`].
+    /// Returns the oldest message where it lies: [`queue::Receiver::hold`].
     ///
     /// # Errors
     /// As [`Receiver::receive`].
@@ -324,7 +324,7 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
         self.end.peek(want)
     }
 
-    /// The oldest message, as soon as there is one.
+    /// Returns the oldest message, as soon as there is one.
     ///
     /// # Errors
     /// News of the sender.
@@ -361,7 +361,7 @@ impl<'a, T: IntoBytes + Immutable> Writer<'a, T> {
         self.end.write(state.as_bytes())
     }
 
-    /// True if a reader has answered in this life.
+    /// Tells if a reader has answered in this life.
     #[must_use]
     pub fn heard(&self) -> bool {
         self.end.heard()
@@ -385,7 +385,7 @@ impl<'a, T: FromBytes + IntoBytes> Reader<'a, T> {
         Ok(Self { end, of: PhantomData })
     }
 
-    /// The newest state, if it was not read before.
+    /// Returns the newest state, if it was not read before.
     ///
     /// # Errors
     /// [`Stop::Wait`] if it was, or news of the writer.
@@ -395,7 +395,7 @@ impl<'a, T: FromBytes + IntoBytes> Reader<'a, T> {
         self.end.read_newer(state.as_mut_bytes()).map(|()| state)
     }
 
-    /// The newest state, as soon as there is one that was not read before.
+    /// Returns the newest state, as soon as there is one that was not read before.
     ///
     /// # Errors
     /// News of the writer.

@@ -8,7 +8,7 @@ const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../sdk/include/bu
 
 fn header() -> String {
     let mut out = String::from(
-        "/* What ends of channels give below 0, in a bare guest and in a Linux: see crates/channel/channel-memory, from which a test\n * derives this file (BLESS=1 cargo test -p bulkhead-channel-memory writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_NUMBER_H\n#define BULKHEAD_NUMBER_H\n\n",
+        "/* Results below 0 of ends of channels, in a bare guest and in a Linux. A test of crates/channel/channel-memory\n * derives this file from there (BLESS=1 cargo test -p bulkhead-channel-memory writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_NUMBER_H\n#define BULKHEAD_NUMBER_H\n\n",
     );
     for (name, number, meaning) in ALL {
         writeln!(out, "/*{meaning} */\n#define BULKHEAD_{name} ({number})").expect("a string");

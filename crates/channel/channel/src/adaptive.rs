@@ -11,7 +11,7 @@ use crate::memory::Memory;
 
 /// The receiver's clock and bed.
 pub trait Platform {
-    /// The time, in ticks of any length, never backwards.
+    /// Returns the time, in ticks of any length, never backwards.
     fn now(&mut self) -> u64;
     /// A pause within a spin.
     fn relax(&mut self);
@@ -37,7 +37,7 @@ impl Spin {
     /// Never spins: for channels that only use the bell.
     pub const NEVER: Self = Self::new(0);
 
-    /// How long the next wait spins, in ticks: at most the cost.
+    /// Returns how long the next wait spins, in ticks: at most the cost.
     #[must_use]
     pub const fn time(&self) -> u64 {
         self.time
@@ -137,7 +137,7 @@ impl<M: Memory, P: Platform> Sleeper<M, P> {
         found
     }
 
-    /// How often it has asked to be woken.
+    /// Returns how often it has asked to be woken.
     #[must_use]
     pub const fn armings(&self) -> u32 {
         self.arm.count()
@@ -148,7 +148,7 @@ impl<M: Memory, P: Platform> Sleeper<M, P> {
         &mut self.platform
     }
 
-    /// How long the next wait spins, in the platform's ticks.
+    /// Returns how long the next wait spins, in the platform's ticks.
     #[must_use]
     pub const fn spins(&self) -> u64 {
         self.spin.time()

@@ -19,7 +19,7 @@ pub trait Ring {
     fn ring(&mut self);
 }
 
-/// True if the word asks for a ring.
+/// Tells if the word asks for a ring.
 const fn is_armed(word: u64) -> bool {
     word & 1 == 1
 }
@@ -129,7 +129,7 @@ impl<M: Memory> Arm<M> {
         self.word.release(self.value);
     }
 
-    /// How often it has asked since it was opened, modulo 2^31.
+    /// Returns how often it has asked since it was opened, modulo 2^31.
     #[must_use]
     pub const fn count(&self) -> u32 {
         (self.value as u32).div_ceil(2)

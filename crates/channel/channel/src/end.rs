@@ -104,7 +104,7 @@ impl<M: Memory> End<M> {
         self.capacity
     }
 
-    /// How many units it owns, at least 1. Looks at the peer only if it knows of fewer
+    /// Returns how many units it owns, at least 1. Looks at the peer only if it knows of fewer
     /// than `want`.
     #[inline]
     pub fn own(&mut self, want: u32) -> Result<u32, Stop> {
@@ -112,7 +112,7 @@ impl<M: Memory> End<M> {
         if owned >= want { Ok(owned) } else { self.look() }
     }
 
-    /// Its index when it will have given one more unit.
+    /// Returns its index when it will have given one more unit.
     #[inline(always)]
     pub const fn after(&self) -> u32 {
         self.next.wrapping_add(1)
@@ -170,7 +170,7 @@ impl<M: Memory> End<M> {
         self.page.index.release(self.tag | u64::from(next));
     }
 
-    /// How many units the peer has left to it, by its index.
+    /// Returns how many units the peer has left to it, by its index.
     #[cold]
     #[inline(never)]
     fn look(&mut self) -> Result<u32, Stop> {

@@ -31,7 +31,7 @@ impl Region {
         self.0.accesses.load(Relaxed)
     }
 
-    /// How many words it has.
+    /// Returns how many words it has.
     #[must_use]
     pub fn words(&self) -> usize {
         self.0.words.len()

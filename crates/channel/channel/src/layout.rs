@@ -59,7 +59,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind with this number.
+    /// Returns the kind with this number.
     #[must_use]
     pub const fn of(number: u8) -> Option<Self> {
         match number {
@@ -100,7 +100,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The most that a ring holds in `bytes` of `tx`, as messages of `size` bytes.
+    /// Returns the most that a ring holds in `bytes` of `tx`, as messages of `size` bytes.
     #[must_use]
     pub fn queue_in(bytes: usize, size: u32) -> Self {
         let slots = bytes.saturating_sub(DATA) / round(size as usize, 8).unwrap_or(8).max(8);
@@ -121,7 +121,7 @@ impl Shape {
         shape.data_bytes().is_some_and(|data| data <= room).then_some(shape)
     }
 
-    /// Which kind.
+    /// Returns its kind.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
@@ -132,7 +132,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of its messages; 0 where each has its own length.
+    /// Returns the length of its messages in bytes; 0 where each has its own length.
     #[must_use]
     pub const fn message(self) -> u32 {
         match self {
@@ -147,7 +147,7 @@ impl Shape {
         DATA.checked_add(self.data_bytes()?)
     }
 
-    /// Bytes of `rx`.
+    /// Returns the size of `rx` in bytes.
     #[must_use]
     pub const fn rx_bytes(self) -> usize {
         match self {
@@ -156,7 +156,7 @@ impl Shape {
         }
     }
 
-    /// Bytes from the beginning of one message to that of the next.
+    /// Returns the distance of two messages in bytes.
     #[must_use]
     pub(crate) fn stride(self) -> Option<usize> {
         match self {
@@ -167,7 +167,7 @@ impl Shape {
         }
     }
 
-    /// How many units the ring has.
+    /// Returns how many units the ring has.
     pub(crate) const fn units(self) -> u32 {
         match self {
             Self::Queue { slots, .. } => slots,
@@ -190,13 +190,13 @@ impl Shape {
         self.stride()?.checked_mul(self.units() as usize).filter(|_| fits)
     }
 
-    /// Which kind, in which version.
+    /// Returns the word with its kind and version.
     #[must_use]
     pub const fn identity(self) -> u64 {
         MAGIC as u64 | (VERSION as u64) << 32 | (self.kind() as u64) << 40
     }
 
-    /// How many, and how large.
+    /// Returns the word with the number and size of its messages.
     #[must_use]
     pub const fn geometry(self) -> u64 {
         let (count, size) = match self {

@@ -100,7 +100,7 @@ impl<M: Memory> Writer<M> {
         Ok(())
     }
 
-    /// True if a reader has answered in this life.
+    /// Tells if a reader has answered in this life.
     #[must_use]
     pub fn heard(&self) -> bool {
         let hello = self.peer.hello();
@@ -185,7 +185,7 @@ impl<M: Memory> Reader<M> {
         Err(if left { Stop::Left } else { Stop::Wait })
     }
 
-    /// The writer's word, if there is a state of the writer that is known.
+    /// Returns the writer's word, if there is a state of the writer that is known.
     fn newest(&mut self) -> Result<u64, Stop> {
         // Acquire: the state that it names is there.
         let word = self.peer.index();

@@ -28,9 +28,9 @@ pub const BLOCK: usize = 8;
 /// whole: the words around them see to that. Offsets are bytes from the run's beginning;
 /// an access that would leave the run does nothing.
 pub trait Bytes: Clone + Debug {
-    /// How many there are.
+    /// Returns how many there are.
     fn len(&self) -> usize;
-    /// True if it has no bytes.
+    /// Tells if it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -61,7 +61,7 @@ pub trait Bytes: Clone + Debug {
     }
 }
 
-/// True if that many blocks from an offset on lie in a run of `len` bytes.
+/// Tells if that many blocks from an offset on lie in a run of `len` bytes.
 #[inline]
 #[must_use]
 pub const fn fits(len: usize, at: usize, count: usize) -> bool {
@@ -72,7 +72,7 @@ pub const fn fits(len: usize, at: usize, count: usize) -> bool {
 /// A place that goes round a ring of slots, from the last one to the first. A memory of the machine keeps an
 /// address, so that a message costs no multiplication, no sum and no comparison with the region's end.
 pub trait Lane: Clone + Debug {
-    /// Bytes from the ring's beginning.
+    /// Returns the distance from the ring's beginning in bytes.
     fn at(&self) -> usize;
     /// To the next slot.
     fn step(&mut self);
@@ -131,7 +131,7 @@ pub trait Memory: Clone + Debug {
     type Bytes: Bytes;
     /// A place that goes round a ring in it.
     type Lane: Lane;
-    /// The word at an offset in bytes, a multiple of eight; `None` outside.
+    /// Returns the word at an offset in bytes, a multiple of eight; `None` outside.
     fn word(&self, at: usize) -> Option<Self::Word>;
     /// Returns the bytes from an offset on, a multiple of eight; `None` outside.
     fn bytes(&self, at: usize, len: usize) -> Option<Self::Bytes>;

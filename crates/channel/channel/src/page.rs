@@ -58,7 +58,7 @@ impl Hello {
     }
 }
 
-/// The epoch after another.
+/// Returns the epoch after another.
 #[must_use]
 pub const fn following(epoch: u32) -> u32 {
     match epoch.wrapping_add(1) & EPOCHS {
@@ -67,7 +67,7 @@ pub const fn following(epoch: u32) -> u32 {
     }
 }
 
-/// An epoch where words carry it.
+/// Returns an epoch where words carry it.
 pub(crate) const fn tag(epoch: u32) -> u64 {
     (epoch as u64) << 32
 }
@@ -127,7 +127,7 @@ impl<M: Memory> Own<M> {
         Ok(own)
     }
 
-    /// Its number.
+    /// Returns its number.
     pub const fn epoch(&self) -> u32 {
         self.epoch
     }
@@ -198,7 +198,7 @@ impl<M: Memory> Peer<M> {
         self.index.acquire()
     }
 
-    /// True if its shape is this one. Called after [`Peer::hello`].
+    /// Tells if its shape is this one. Called after [`Peer::hello`].
     pub fn fits(&self, shape: Shape) -> bool {
         self.identity.relaxed() == shape.identity() && self.geometry.relaxed() == shape.geometry()
     }

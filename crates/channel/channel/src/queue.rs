@@ -59,13 +59,13 @@ impl<M: Memory> Held<'_, M> {
         Slot::new(&self.ring.data, self.lane().at(), self.ring.size)
     }
 
-    /// Bytes of its message.
+    /// Returns the length of its message in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ring.size
     }
 
-    /// True if it has no bytes, which happens in no queue.
+    /// Tells if it has no bytes, which happens in no queue.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ring.size == 0
@@ -86,13 +86,13 @@ pub struct Batch<'a, M: Memory> {
 }
 
 impl<M: Memory> Batch<'_, M> {
-    /// How many.
+    /// Returns the number of its messages.
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.len
     }
 
-    /// True if it has no messages.
+    /// Tells if it has no messages.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -105,7 +105,7 @@ impl<M: Memory> Batch<'_, M> {
         self.slots().nth(n as usize)
     }
 
-    /// All of them, the oldest first.
+    /// Returns all of them, the oldest first.
     #[inline]
     #[must_use]
     pub fn slots(&self) -> Slots<'_, M> {
@@ -181,13 +181,13 @@ impl<M: Memory> Slot<'_, M> {
         Self { data: data.clone(), base, len, life: PhantomData }
     }
 
-    /// Bytes of the message.
+    /// Returns the length of the message in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// True if it has no bytes.
+    /// Tells if it has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -232,7 +232,7 @@ impl<M: Memory> Slot<'_, M> {
         }
     }
 
-    /// The message's whole blocks of [`BLOCK`] words, one after the other: the fastest way to read it where it
+    /// Returns the message's whole blocks of [`BLOCK`] words, one after the other: the fastest way to read it where it
     /// lies. Behind them there may be up to 63 bytes for [`Slot::word`] and [`Slot::read`].
     #[inline]
     pub fn blocks(&self) -> impl Iterator<Item = [u64; BLOCK]> {
@@ -268,7 +268,7 @@ macro_rules! session {
                 self.0.end.close();
             }
 
-            /// The number of this end's session.
+            /// Returns the number of this end's session.
             #[must_use]
             pub const fn epoch(&self) -> u32 {
                 self.0.end.epoch()

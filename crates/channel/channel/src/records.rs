@@ -22,13 +22,13 @@ const fn header(kind: u32, len: u32) -> u64 {
     (kind as u64) << 32 | len as u64
 }
 
-/// Bytes of the longest message in a ring of `bytes`.
+/// Returns the length of the longest message in a ring of `bytes`.
 #[must_use]
 pub const fn longest(bytes: u32) -> u32 {
     ((bytes / 2) & !7).saturating_sub(HEADER)
 }
 
-/// Bytes of a record. Its message is at most [`longest`].
+/// Returns the size of a record. Its message is at most [`longest`].
 const fn record(len: u32) -> u32 {
     HEADER + ((len + 7) & !7)
 }
@@ -56,7 +56,7 @@ impl<M: Memory> Ring<M> {
         self.end.lane().at()
     }
 
-    /// Bytes up to the ring's end.
+    /// Returns the distance to the ring's end in bytes.
     fn tail(&self) -> u32 {
         self.end.capacity() - self.at() as u32
     }
@@ -171,7 +171,7 @@ impl<M: Memory> Receiver<M> {
         Ring::open(mine, theirs, bytes, Role::Receiver).map(Self)
     }
 
-    /// The oldest message, where it lies.
+    /// Returns the oldest message, where it lies.
     ///
     /// # Errors
     /// [`Stop::Wait`] if there is no message; [`Stop::Corrupted`] also if a header is impossible.

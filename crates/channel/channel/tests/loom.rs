@@ -155,7 +155,7 @@ fn finds(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> String
     }
 }
 
-/// True if loom finds two accesses to a message at once.
+/// Tells if loom finds two accesses to a message at once.
 fn races(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> bool {
     finds(preemptions, model).contains("Causality violation")
 }

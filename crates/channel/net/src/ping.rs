@@ -41,7 +41,7 @@ impl Pinger {
         packet
     }
 
-    /// The number of the request that a packet answers, if it is whole, and an answer to one of this pinger's.
+    /// Returns the number of the request that a packet answers, if it is whole, and an answer to one of this pinger's.
     #[must_use]
     pub fn answered(&self, packet: &[u8]) -> Option<u16> {
         let sums = ChecksumCapabilities::default();

@@ -26,7 +26,7 @@ impl<M: Memory, R: Ring> Station<M, R> {
         Self { wire, medium, incoming: [0; FRAME], outgoing: [0; FRAME] }
     }
 
-    /// The wire, to arm it.
+    /// Returns the wire, to arm it.
     pub const fn wire(&mut self) -> &mut Wire<M, R> {
         &mut self.wire
     }

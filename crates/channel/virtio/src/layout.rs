@@ -40,19 +40,19 @@ pub const POOL: usize = PAGE * (1 + 2 * QUEUES);
 
 const PAGE: usize = 4096;
 
-/// Driver's section: descriptors of a queue.
+/// Returns the offset of a queue's descriptors, in the driver's section.
 #[must_use]
 pub const fn desc(queue: usize) -> usize {
     PAGE * (1 + 2 * queue)
 }
 
-/// Driver's section: offset of a queue's available ring.
+/// Returns the offset of a queue's available ring, in the driver's section.
 #[must_use]
 pub const fn avail(queue: usize) -> usize {
     PAGE * (2 + 2 * queue)
 }
 
-/// Device's section: offset of a queue's used ring.
+/// Returns the offset of a queue's used ring, in the device's section.
 #[must_use]
 pub const fn used(queue: usize) -> usize {
     PAGE * (1 + queue)

@@ -154,7 +154,7 @@ impl<M: Memory> Device<M> {
         None
     }
 
-    /// The epoch of a driver that speaks to this device.
+    /// Returns the epoch of a driver that speaks to this device.
     fn here(&self) -> Option<u32> {
         let hello = Hello::of(self.words.hello.acquire());
         let here = hello.phase == Phase::Open && hello.seen == self.epoch && hello.epoch != 0;

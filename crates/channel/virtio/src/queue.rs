@@ -85,7 +85,7 @@ impl<M: Memory> Queue<M> {
         })
     }
 
-    /// The next chain that the driver has made available.
+    /// Returns the next chain that the driver has made available.
     ///
     /// # Errors
     /// [`Corrupted`].
@@ -105,7 +105,7 @@ impl<M: Memory> Queue<M> {
         Ok(Some(chain))
     }
 
-    /// True if there is no chain; an impossible index counts as one.
+    /// Tells if there is no chain; an impossible index counts as one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         (self.available.acquire() >> 16) as u16 == self.taken
@@ -159,7 +159,7 @@ impl<M: Memory> Queue<M> {
         Ok(Chain { session: self.session, head, reads, writes })
     }
 
-    /// A descriptor, read once.
+    /// Returns a descriptor, read once.
     fn descriptor(&self, number: u16) -> Result<Descriptor, Corrupted> {
         let mut bytes = [0; 16];
         if !self.desc.read(16 * usize::from(number), &mut bytes) {

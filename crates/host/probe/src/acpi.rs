@@ -24,7 +24,7 @@ fn pieces(
     })
 }
 
-/// Address of the configuration space of segment 0, and its last bus.
+/// Returns the address of the configuration space of segment 0, and its last bus.
 #[must_use]
 pub fn ecam(mcfg: &[u8]) -> Option<(u64, u8)> {
     pieces(mcfg, HEADER + 8, |rest| (rest.len() >= 16).then_some(16)).find_map(|entry| {
@@ -78,8 +78,8 @@ pub fn iommus(ivrs: &[u8]) -> Vec<Iommu> {
     all
 }
 
-/// Length of a device entry: its type's two highest bits say it, but for ACPI
-/// devices, whose names have a length of their own (5.2.2.5).
+/// Finds the length of a device entry: its type's two highest bits say it. Only ACPI devices have names with a length
+/// of their own (5.2.2.5).
 fn entry_len(rest: &[u8]) -> Option<usize> {
     match u8_at(rest, 0)? {
         0xF0 => Some(22 + usize::from(u8_at(rest, 21)?)),
@@ -138,14 +138,14 @@ fn scopes(block: &[u8], first: usize, kinds: &[u8]) -> Vec<Bdf> {
     all.filter_map(scope).collect()
 }
 
-/// Address of the HPET's registers.
+/// Returns the address of the HPET's registers.
 #[must_use]
 pub fn hpet(table: &[u8]) -> Option<u64> {
     let memory = u8_at(table, 40)? == 0;
     u64_at(table, 44).filter(|address| memory && *address != 0)
 }
 
-/// What the FADT says of ports (ACPI 6.5, 5.2.9).
+/// Ports in the FADT (ACPI 6.5, 5.2.9).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fixed {
     /// The SCI's line.

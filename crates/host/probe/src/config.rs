@@ -8,7 +8,7 @@ use bulkhead_plan::{Ports, Span};
 /// More capabilities than fit between 0x40 and 0xff are a loop.
 const MOST: usize = 48;
 
-/// What a configuration space says.
+/// Content of a configuration space.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Vendor ID.
@@ -40,13 +40,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether its IDs are a virtio function's (virtio 1.2, 4.1.2).
+    /// Tells if its IDs are a virtio function's (virtio 1.2, 4.1.2).
     fn is_virtio(&self) -> bool {
         self.vendor == 0x1AF4 && (0x1000..0x1080).contains(&self.device)
     }
 }
 
-/// What a bridge's header says (PCI-to-PCI Bridge 1.2, 3.2).
+/// Windows in a bridge's header (PCI-to-PCI Bridge 1.2, 3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
     /// Bus behind it.
@@ -95,7 +95,7 @@ pub fn read(bytes: &[u8]) -> Option<Config> {
     Some(config)
 }
 
-/// The windows of a bridge; a window whose limit lies below its base is closed.
+/// Reads the windows of a bridge; a window with its limit below its base is closed.
 fn windows(bytes: &[u8]) -> Option<Windows> {
     let span =
         |start: u64, last: u64| (start <= last).then(|| Span { start, len: last - start + 1 });
@@ -125,8 +125,8 @@ fn windows(bytes: &[u8]) -> Option<Windows> {
     })
 }
 
-/// Where the access control services are that have source validation (PCIe 5.0, 7.6.3 and 7.7.8.2), among the extended
-/// capabilities; only root is shown these.
+/// Finds where the access control services are that have source validation (PCIe 5.0, 7.6.3 and 7.7.8.2), among the
+/// extended capabilities; only root is shown these.
 fn acs(bytes: &[u8]) -> Option<u16> {
     const ACS: u16 = 0x000D;
     const SOURCE_VALIDATION: u16 = 1;
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A header with one capability at 0x40 that points to itself.
+    /// Returns a header with one capability at 0x40 that points to itself.
     fn looping() -> Vec<u8> {
         let mut bytes = vec![0; 256];
         bytes[..4].copy_from_slice(&[0xF4, 0x1A, 0x42, 0x10]);
@@ -240,7 +240,7 @@ mod tests {
         assert!(read(&[0xFF; 256]).is_none());
     }
 
-    /// A bridge with advanced error reporting, behind which access control services come.
+    /// Returns a bridge with advanced error reporting, behind which access control services come.
     fn port(capabilities: u16) -> Vec<u8> {
         let mut bytes = looping();
         bytes.resize(4096, 0);
@@ -256,7 +256,7 @@ mod tests {
         let acs = |bytes: &[u8]| read(bytes).unwrap().bridge.unwrap().acs;
         assert_eq!(acs(&port(0x5F)), Some(0x148));
         assert_eq!(acs(&port(0x5E)), None);
-        // Who is not root sees 64 or 256 bytes.
+        // Users other than root see 64 or 256 bytes.
         assert_eq!(acs(&port(0x5F)[..256]), None);
         assert_eq!(acs(&port(0x5F)[..0x14D]), None);
         let mut looping = port(0x5F);

@@ -1,5 +1,5 @@
-//! Devices of a PC that are no PCI functions. Their ports have been the same for
-//! decades; what varies comes from `/proc/ioports` and the FADT.
+//! Devices of a PC that are no PCI functions. Most of their ports have not changed for decades; the others come from
+//! `/proc/ioports` and the FADT.
 
 use crate::acpi::Fixed;
 use crate::resources::Resource;
@@ -23,7 +23,7 @@ fn pair(span: Span) -> Option<[u16; 2]> {
     Some([u16::try_from(span.start).ok()?, u16::try_from(span.end() - 1).ok()?])
 }
 
-/// All of them.
+/// Returns all of them.
 pub fn devices(ports: &[Resource], fixed: Option<&Fixed>) -> Vec<DeviceEntry> {
     let mut all = uarts(ports);
     let named = |name: &str| ports.iter().find(|resource| resource.name == name);
@@ -85,7 +85,7 @@ fn uarts(ports: &[Resource]) -> Vec<DeviceEntry> {
     all
 }
 
-/// Ports of power management without the timer: the FADT's blocks, and what the
+/// Returns the ports of power management without the timer: the FADT's blocks, and what the
 /// chipset decodes around them, as Linux shows it.
 fn power(ports: &[Resource], fixed: &Fixed) -> Vec<[u16; 2]> {
     let mut spans: Vec<Span> = Vec::new();

@@ -9,7 +9,7 @@ use bulkhead_plan::{Ports, Span};
 /// A difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What differs.
+    /// The difference, in words.
     pub text: String,
     /// An image built for the older description may not run, or not confine what
     /// it should.
@@ -35,7 +35,7 @@ impl List {
     }
 }
 
-/// All differences; those that matter first.
+/// Returns all differences; those that matter first.
 #[must_use]
 pub fn differences(old: &MachineFile, found: &Found) -> Vec<Difference> {
     let new = &found.file;
@@ -101,7 +101,7 @@ fn devices(all: &mut List, old: &[DeviceEntry], new: &[DeviceEntry]) {
     let irq = |irq: Option<u32>| irq.map_or("none".to_owned(), |irq| irq.to_string());
     for device in old {
         let name = &device.name;
-        // What Linux shows nothing of was kept, so it is always there.
+        // A device that Linux does not show was kept, so it is always there.
         match new.iter().find(|other| other.name == *name) {
             None => all.matters(format!("there is no device `{name}`")),
             Some(other) => {
@@ -161,7 +161,7 @@ fn functions(all: &mut List, old: &[FunctionEntry], new: &[FunctionEntry]) {
     }
 }
 
-/// The other functions of a function's group: the numbers say nothing.
+/// Returns the other functions of a function's group: the numbers say nothing.
 fn partners(all: &[FunctionEntry], function: &FunctionEntry) -> String {
     let same = |other: &&FunctionEntry| {
         other.group.is_some() && other.group == function.group && other.address != function.address

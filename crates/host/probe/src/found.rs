@@ -1,4 +1,4 @@
-//! What a Linux knows of its machine, as a machine description.
+//! A Linux' knowledge of its machine, as a machine description.
 
 use crate::acpi;
 use crate::pci::{self, Decoded};
@@ -21,14 +21,14 @@ pub struct Found {
     pub free: Vec<Span>,
     /// All that the host bridge decodes.
     pub decoded: Decoded,
-    /// What could not be found out.
+    /// Facts that could not be found out.
     pub notes: Vec<String>,
 }
 
 /// Looks at everything.
 ///
 /// # Errors
-/// What a description cannot do without, and why it is not there.
+/// A fact that a description cannot do without, and the reason why it is missing.
 pub fn look(tree: &Tree) -> Result<Found, String> {
     let mut notes = Vec::new();
     let list = |path: &str| resources::read(&tree.text(path).unwrap_or_default());
@@ -104,7 +104,7 @@ pub fn look(tree: &Tree) -> Result<Found, String> {
     Ok(Found { file, free, decoded, notes })
 }
 
-/// The memory map of `/proc/iomem`, for kernels without the firmware's own.
+/// Returns the memory map of `/proc/iomem`, for kernels without the firmware's own.
 fn map_of(iomem: &[Resource]) -> Option<(Vec<Span>, Vec<Span>)> {
     let outer = iomem.iter().filter(|resource| resource.depth == 0);
     let (free, rest): (Vec<_>, Vec<_>) = outer
@@ -165,7 +165,7 @@ fn cores(text: &str) -> Result<Vec<u32>, String> {
     }
 }
 
-/// The maker's name for the machine, in lower-case letters, digits and hyphens.
+/// Returns the maker's name for the machine, in lower-case letters, digits and hyphens.
 fn name(tree: &Tree) -> String {
     let text = tree.text("sys/class/dmi/id/product_name").unwrap_or_default();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' };
@@ -174,7 +174,7 @@ fn name(tree: &Tree) -> String {
     if words.is_empty() { "machine".into() } else { words.join("-") }
 }
 
-/// The first of several IOMMUs.
+/// Returns the first of several IOMMUs.
 fn only(all: &[acpi::Iommu], notes: &mut Vec<String>) -> Option<acpi::Iommu> {
     if all.len() > 1 {
         notes.push(format!(
@@ -219,8 +219,8 @@ fn amd_vi(ivrs: &[u8], notes: &mut Vec<String>) -> Option<IommuEntry> {
     })
 }
 
-/// The IOAPIC whose lines begin with 0. How many they are, the boot messages say,
-/// or the first line of the next IOAPIC.
+/// Finds the IOAPIC with the lines from 0 on. Their number is in the boot messages, or follows from the first line of
+/// the next IOAPIC.
 fn ioapic(tree: &Tree, madt: &[u8], notes: &mut Vec<String>) -> Option<IoapicEntry> {
     let all = acpi::ioapics(madt);
     let (base, _) = *all.first().filter(|(_, line)| *line == 0)?;

@@ -1,13 +1,12 @@
-//! What no Linux can know is taken from an older description: its name, its
-//! console, its debug port, `[qemu]`, further requester IDs of functions, lines
-//! that Linux has not routed, devices whose ports Linux shows nothing at, and an IOMMU that does
-//! not see the IOAPIC's messages.
+//! Keeps facts of an older description that no Linux can know. They are its name, its console, its debug port,
+//! `[qemu]`, further requester IDs of functions, and lines that Linux has not routed. Devices with ports where Linux
+//! shows nothing are kept, too, and an IOMMU that does not see the IOAPIC's messages.
 
 use crate::found::Found;
 use bulkhead_manifest::raw_machine::{BarKind, DeviceEntry, MachineFile};
 use bulkhead_plan::{Ports, Span};
 
-/// Whether something that was found has a port of that device.
+/// Tells if something that was found has a port of that device.
 fn shown(device: &DeviceEntry, file: &MachineFile) -> bool {
     let ports = |device: &DeviceEntry| {
         let ports = device.ports.clone().into_iter();

@@ -1,13 +1,10 @@
 //! `bulkhead probe`: the description of a machine from what its Linux knows.
 //!
-//! It only reads files of `/proc` and `/sys`, and writes what they say in one
-//! order and form, so that the same machine always has the same description:
-//! with whatever driver or disk, in whatever order Linux found things, after a
-//! start by BIOS or UEFI. What no Linux can know is kept from an older
-//! description ([`keep`]).
+//! It only reads files of `/proc` and `/sys`, and writes their facts in one order and form. So a machine always has one
+//! description: with any driver or disk, in any order of Linux' finding, after a start by BIOS or UEFI. Facts that no
+//! Linux can know are kept from an older description ([`keep`]).
 //!
-//! What it keeps true: nothing that firmware or devices claim makes it panic or
-//! go on for ever.
+//! It keeps one thing true: no claim of firmware or devices makes it panic or go on for ever.
 
 mod acpi;
 mod bytes;
@@ -43,9 +40,8 @@ pub struct Arguments {
     /// Read from a copy of `/proc` and `/sys` instead.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Take from an older description what no Linux can know: the machine's name,
-    /// console and debug port, `[qemu]`, further requester IDs of functions, lines that Linux has not
-    /// routed, and devices that Linux shows nothing of.
+    /// Take facts that no Linux can know from an older description: name, console, debug port, `[qemu]`, more requester
+    /// IDs. Lines that Linux has not routed, and devices that it does not show, are kept, too.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Say how the machine differs from an older description, instead; the exit
@@ -83,11 +79,11 @@ fn qemu(text: &str) -> &str {
     ""
 }
 
-/// The description of the machine below a root, and what it broke of the rules of
+/// Returns the description of the machine below a root, and what it broke of the rules of
 /// machine descriptions.
 ///
 /// # Errors
-/// What is missing to make one, or is wrong with the one to keep things from.
+/// A fact that is missing, or a fault of the description to keep facts from.
 pub fn describe(root: &Path, kept: Option<&Path>) -> Result<(String, Vec<String>), String> {
     let mut found = look(&Tree::new(root))?;
     let mut rest = String::new();
@@ -105,7 +101,7 @@ pub fn describe(root: &Path, kept: Option<&Path>) -> Result<(String, Vec<String>
     Ok((text, broken.collect()))
 }
 
-/// How the machine below a root differs from an older description.
+/// Returns how the machine below a root differs from an older description.
 ///
 /// # Errors
 /// As [`describe`].

@@ -1,16 +1,15 @@
 //! Interrupt lines of PCI functions, as Linux has routed them.
 //!
-//! Which line a pin is wired to stands in ACPI's `_PRT`, which is code and can only be
-//! run, not read. Linux runs it when a driver enables a function, and with the kernel
-//! parameter `pci=routeirq` for all functions at once; then `irq` of the function is the
-//! number of an interrupt whose chip, input and trigger mode are below `/sys/kernel/irq`.
-//! Before, `irq` is what the firmware noted in the function's interrupt line register for
-//! PIC mode, which Linux leaves as it is: that number alone says nothing.
+//! ACPI's `_PRT` has the line that a pin is wired to, but it is code and can only be run, not read. Linux runs it when
+//! a driver enables a function. With the kernel parameter `pci=routeirq` it does so for all functions at once. From
+//! then on the function's `irq` is the number of an interrupt, and `/sys/kernel/irq` has its chip, input and trigger
+//! mode. Before, `irq` is the firmware's note for PIC mode in the function's interrupt line register. Linux leaves that
+//! as it is: the number alone says nothing.
 
 use crate::config::Config;
 use crate::tree::Tree;
 
-/// What is known of a function's line.
+/// Knowledge of a function's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// It has no interrupt pin.
@@ -21,7 +20,7 @@ pub enum Line {
     Unknown,
 }
 
-/// The line of the function in that folder.
+/// Returns the line of the function in that folder.
 pub fn of(tree: &Tree, folder: &str, config: &Config) -> Line {
     if config.pin == 0 {
         return Line::None;

@@ -1,10 +1,9 @@
 //! Memory: what the firmware leaves free, and everything that is not RAM.
 //!
 //! A firmware's map differs a little from boot to boot, and a PC's with BIOS and
-//! with UEFI differ more. So that a description fits them all, what either needs
-//! is left out whether this firmware does or not: the lowest page, all from
-//! 0x9f000 to 1 MiB, 8 to 16 MiB (UEFI's NVS), up to 64 MiB at the end of the RAM
-//! below 4 GiB, and 4 MiB of flash.
+//! with UEFI differ more. A description has to fit them all, so it leaves out the ranges that either needs, on any
+//! firmware. These are the lowest page, all from 0x9f000 to 1 MiB, and 8 to 16 MiB (UEFI's NVS). Up to 64 MiB at the
+//! end of the RAM below 4 GiB, and 4 MiB of flash, are left out, too.
 
 use bulkhead_manifest::raw_machine::{MemorySize, RamRange, Reserved};
 use bulkhead_manifest::size;
@@ -19,10 +18,10 @@ const FOUR_GIB: u64 = 1 << 32;
 const FLASH: Span = Span { start: FOUR_GIB - 4 * MIB, len: 4 * MIB };
 /// The local APICs' page, and what interrupt messages are written to.
 const LOCAL_APIC: Span = Span { start: 0xFEE0_0000, len: MIB };
-/// What AMD's interconnect keeps (AMD I/O Virtualization 3.08, 2.1.2).
+/// Addresses that AMD's interconnect keeps (AMD I/O Virtualization 3.08, 2.1.2).
 const HYPERTRANSPORT: Span = Span { start: 0xFD_0000_0000, len: 0x3_0000_0000 };
 
-/// A span without others, in pieces.
+/// Returns a span without others, in pieces.
 fn without(span: Span, others: &[Span]) -> Vec<Span> {
     let mut pieces = vec![span];
     for other in others {
@@ -58,7 +57,7 @@ fn end_of_ram(free: &[Span], rest: &[Span], start: u64, limit: u64) -> u64 {
     end.min(limit)
 }
 
-/// What a description says of memory.
+/// Memory in a description.
 pub struct Memory {
     /// All RAM.
     pub size: MemorySize,

@@ -1,6 +1,5 @@
-//! PCI functions and the host bridge, as Linux shows them. Groups are numbered
-//! anew, and windows that nothing uses are left out, so that a description does
-//! not change with what Linux tried or in which order it went.
+//! PCI functions and the host bridge, as Linux shows them. Groups are numbered anew, and windows that nothing uses are
+//! left out. So a description does not depend on the drivers that Linux tried, nor on their order.
 
 use crate::config::{self, Config, Windows};
 use crate::lines::{self, Line};
@@ -22,7 +21,7 @@ struct Seen {
     line: Line,
 }
 
-/// Why no sandbox can own a function of that class (PCI Code and ID 1.11).
+/// Tells why no sandbox can own a function of that class (PCI Code and ID 1.11).
 fn nobody(class: u32) -> Option<&'static str> {
     Some(match class >> 8 {
         0x0600 => "it decodes the machine's memory",
@@ -44,7 +43,7 @@ mod flags {
     pub const UNSET: u64 = 0x2000_0000;
 }
 
-/// The base address registers that have an address.
+/// Returns the base address registers that have an address.
 fn bars(resource: &str, config: &Config, bdf: Bdf, notes: &mut Vec<String>) -> Vec<BarEntry> {
     let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
     let registers = if config.bridge.is_some() { 2 } else { 6 };
@@ -145,7 +144,7 @@ fn place(bar: &BarEntry) -> Span {
     Span { start: bar.start, len: bar.size }
 }
 
-/// Whether a window holds a BAR of a function behind the bridge.
+/// Tells if a window holds a BAR of a function behind the bridge.
 fn used(all: &[Seen], windows: &Windows, window: Span, io: bool) -> bool {
     let behind = |seen: &&Seen| (windows.secondary..=windows.subordinate).contains(&seen.bdf.bus());
     let inside = |bar: &BarEntry| (bar.kind == BarKind::Io) == io && window.encloses(place(bar));
@@ -183,7 +182,7 @@ fn groups(all: &[Seen]) -> Vec<Option<u32>> {
     all.iter().map(&mut group).collect()
 }
 
-/// All functions, by address.
+/// Returns all functions, by address.
 pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
     let all = seen(tree, notes);
     let groups = groups(&all);
@@ -199,7 +198,7 @@ pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
             let config = &seen.config;
             let why = nobody(config.class)
                 .or(config.bridge.map(|_| "it forwards for what lies behind it"));
-            // What nobody can own needs no capabilities.
+            // A function that no sandbox can own needs no capabilities.
             let own = why.is_none();
             FunctionEntry {
                 address: seen.bdf.to_string(),
@@ -230,13 +229,13 @@ pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
         .collect()
 }
 
-/// Whether Linux knows IOMMU groups at all.
+/// Tells if Linux knows IOMMU groups at all.
 pub fn knows_groups(tree: &Tree) -> bool {
     let link = |name: &String| tree.has(&format!("{FOLDER}/{name}/iommu_group"));
     tree.names(FOLDER).iter().any(link)
 }
 
-/// What the host bridge decodes.
+/// Ranges that the host bridge decodes.
 #[derive(Clone, Debug, Default)]
 pub struct Decoded {
     /// Memory above the first MiB.
@@ -245,7 +244,7 @@ pub struct Decoded {
     pub ports: Vec<Ports>,
 }
 
-/// The host bridge's windows, ascending.
+/// Returns the host bridge's windows, ascending.
 pub fn windows(memory: &[Resource], ports: &[Resource]) -> Decoded {
     let root = |resource: &&Resource| resource.name == "PCI Bus 0000:00";
     let mut all = Decoded::default();
@@ -261,7 +260,7 @@ pub fn windows(memory: &[Resource], ports: &[Resource]) -> Decoded {
     all
 }
 
-/// The host bridge, with those windows that something on bus 0 uses.
+/// Returns the host bridge, with those windows that something on bus 0 uses.
 pub fn root(ecam: (u64, u8), windows: &Decoded, functions: &[FunctionEntry]) -> PciRoot {
     let mut memory: Vec<Span> = Vec::new();
     let mut ports: Vec<Span> = Vec::new();

@@ -10,8 +10,7 @@ const EDU: (u16, u16) = (0x1234, 0x11E8);
 /// Milliseconds; virtio names no limit.
 const LONG: u32 = 1000;
 
-/// The steps by registers in these BARs; none for a function with FLR, and for one whose
-/// registers are not known.
+/// Finds the steps by registers in these BARs; none for a function with FLR, and for one with unknown registers.
 #[must_use]
 pub fn steps(config: &Config, bars: &[BarEntry]) -> Vec<ResetEntry> {
     let there = |step: &ResetEntry| {

@@ -38,7 +38,7 @@ pub fn hidden(resources: &[Resource]) -> bool {
     resources.iter().all(|resource| resource.span.start == 0)
 }
 
-/// The firmware's memory map: RAM that is free, and all the rest that it lists.
+/// Returns the firmware's memory map: RAM that is free, and all the rest that it lists.
 #[must_use]
 pub fn firmware_map(tree: &Tree) -> Option<(Vec<Span>, Vec<Span>)> {
     let folder = "sys/firmware/memmap";

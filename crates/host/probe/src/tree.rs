@@ -9,26 +9,26 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree below a folder.
+    /// Returns the tree below a folder.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// A file's bytes; `None` if it cannot be read.
+    /// Returns a file's bytes; `None` if it cannot be read.
     #[must_use]
     pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         std::fs::read(self.root.join(path)).ok()
     }
 
-    /// A file's text, without white space at its ends.
+    /// Returns a file's text, without white space at its ends.
     #[must_use]
     pub fn text(&self, path: &str) -> Option<String> {
         let bytes = self.bytes(path)?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// Names in a folder, sorted.
+    /// Returns the names in a folder, sorted.
     #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
@@ -38,14 +38,14 @@ impl Tree {
         names
     }
 
-    /// Last part of what a symbolic link leads to.
+    /// Returns the last part of what a symbolic link leads to.
     #[must_use]
     pub fn link(&self, path: &str) -> Option<String> {
         let target = std::fs::read_link(self.root.join(path)).ok()?;
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// Whether there is something of that name.
+    /// Tells if there is something of that name.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
         self.root.join(path).symlink_metadata().is_ok()
@@ -53,7 +53,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// The kernel's messages, as far as it still has them: of the running kernel
+    /// Returns the kernel's messages, as far as it still has them: of the running kernel
     /// from `/dev/kmsg`, of a copy from the file `dmesg`.
     #[must_use]
     pub fn messages(&self) -> Option<String> {

@@ -1,4 +1,4 @@
-//! A machine description as text, always in the same order and form.
+//! A machine description as text, always in one order and form.
 
 use bulkhead_manifest::raw_machine::{
     Arch, BarEntry, BarKind, DeviceEntry, Emulator, FunctionEntry, IommuKind, MachineFile,
@@ -6,7 +6,7 @@ use bulkhead_manifest::raw_machine::{
 };
 use std::fmt::Write;
 
-/// A text in TOML's quotes.
+/// Returns a text in TOML's quotes.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
@@ -35,7 +35,7 @@ fn ports(ports: &[u16; 2]) -> String {
     format!("[{:#x}, {:#x}]", ports[0], ports[1])
 }
 
-/// A name for each kind of BAR.
+/// Returns a name for each kind of BAR.
 #[must_use]
 pub fn kind(kind: BarKind) -> &'static str {
     match kind {
@@ -67,7 +67,7 @@ impl Lines {
     }
 }
 
-/// The whole description without `[qemu]`; `notes` become comments.
+/// Returns the whole description without `[qemu]`; `notes` become comments.
 #[must_use]
 pub fn toml(file: &MachineFile, notes: &[String]) -> String {
     let mut out = Lines::default();
@@ -202,7 +202,7 @@ fn function(out: &mut Lines, function: &FunctionEntry) {
     }
 }
 
-/// A function's capabilities: key, value.
+/// Returns a function's capabilities: key, value.
 #[must_use]
 pub fn capabilities(function: &FunctionEntry) -> Vec<(&'static str, String)> {
     let pm = function

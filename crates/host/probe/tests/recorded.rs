@@ -1,8 +1,7 @@
-//! Descriptions of a recorded machine: `q35.txt` holds the files of `/proc` and
-//! `/sys` that a probe reads, of Debian's Linux 6.12 on machines/qemu-q35.toml
-//! after SeaBIOS, and `q35-uefi.txt` of the same after OVMF; interrupts as with
-//! `pci=routeirq`. `= FILE` begins a text, `# FILE` hexadecimal bytes, `> FILE` a
-//! link's target; their lines are indented by two spaces.
+//! Descriptions of a recorded machine. `q35.txt` holds the files of `/proc` and `/sys` that a probe reads, after
+//! SeaBIOS, and `q35-uefi.txt` after OVMF. The recorded system is Debian's Linux 6.12 on machines/qemu-q35.toml, with
+//! interrupts as for `pci=routeirq`. `= FILE` begins a text, `# FILE` hexadecimal bytes, `> FILE` a link's target;
+//! their lines are indented by two spaces.
 
 use bulkhead_probe::{compare, describe};
 use std::collections::BTreeMap;
@@ -104,7 +103,7 @@ fn the_recorded_machine_is_the_described_one() {
     assert_eq!(compare(&root, Path::new(MACHINE)).unwrap(), []);
 }
 
-/// What is kept is what no Linux can know, and nothing else.
+/// Only facts that no Linux can know are kept.
 #[test]
 fn only_what_linux_cannot_know_is_kept() {
     let with = described("kept", &recorded());
@@ -127,8 +126,7 @@ fn only_what_linux_cannot_know_is_kept() {
     assert_eq!(before_qemu.iter().map(|line| ***line).collect::<Vec<_>>(), kept);
 }
 
-/// What Linux has not routed, or routes to messages, is told, and taken from the older
-/// description alone.
+/// A line that Linux has not routed, or routes to messages, is told, and taken from the older description alone.
 #[test]
 fn a_line_that_does_not_show_is_kept() {
     let mut files = recorded();
@@ -237,7 +235,7 @@ fn text_at(files: &mut Files, path: &str, at: usize, value: u8) {
     text(files, path)[at] = value;
 }
 
-/// Another firmware puts BARs elsewhere; cores, RAM and functions are the same.
+/// Another firmware puts BARs elsewhere; cores, RAM and functions stay.
 #[test]
 fn another_firmware_is_another_set_of_addresses() {
     let root = unpacked("uefi", &read(include_str!("q35-uefi.txt")));

@@ -80,7 +80,7 @@ impl Blocks {
     }
 }
 
-/// Parts of a range of addresses that may lie beside the RAM: all of a small one, both ends of a large one.
+/// Returns the parts of a range of addresses that may lie beside the RAM: all of a small one, both ends of a large one.
 fn beside((start, end): (u64, u64), ram: u64) -> impl Iterator<Item = (u64, u64)> {
     let more = (end - start).checked_sub(ram);
     let parts = match more {
@@ -98,7 +98,7 @@ fn writable(line: &str) -> Option<(u64, u64)> {
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
 }
 
-/// Where a table of so many entries begins. Its first block is always in use: vectors of the firmware.
+/// Finds where a table of so many entries begins. Its first block is always in use: vectors of the firmware.
 fn table(words: &[u64], entries: usize) -> Option<usize> {
     (1..(words.len() + 1).saturating_sub(entries)).find(|&at| {
         let first = words[at];
@@ -124,7 +124,7 @@ mod tests {
 
     const RAM: u64 = 0x7F00_0000_3000;
 
-    /// Words of a process: a table of 64 entries at 100, the blocks in the order of their first use.
+    /// Returns the words of a process: a table of 64 entries at 100, the blocks in the order of their first use.
     fn memory() -> Vec<u64> {
         let mut words = vec![0; 400];
         (0..90).for_each(|n| words[n] = RAM + n as u64 * 64);

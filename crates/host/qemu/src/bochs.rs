@@ -104,7 +104,7 @@ pub struct Bochs {
 }
 
 impl Bochs {
-    /// An SVM machine with 4 cores that boots from `iso`.
+    /// Returns an SVM machine with 4 cores that boots from `iso`.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, iso: impl Into<PathBuf>) -> Self {
         Self {

@@ -29,7 +29,7 @@ const KNOWN: [(&str, &str); 9] = [
     ),
 ];
 
-/// The likely cause with the line that says so; without a known one the last line that is no noise.
+/// Returns the likely cause with the line that says so; without a known one the last line that is no noise.
 pub fn of(log: &str) -> Option<String> {
     let found = KNOWN.iter().find_map(|(words, why)| Some((why, said(log, words)?)));
     if let Some((why, line)) = found {

@@ -7,7 +7,7 @@ use std::process::Command;
 /// Release that the test `fuzz/high-rcx` has seen with the flaw.
 const SEEN: [u32; 2] = [10, 0];
 
-/// Words for a run with this machine's emulator, by the version that it tells.
+/// Returns the words for a run with this machine's emulator, by the version that it tells.
 #[must_use]
 pub fn confines(program: &str) -> String {
     let said = Command::new(program).arg("--version").output();
@@ -15,7 +15,7 @@ pub fn confines(program: &str) -> String {
     words(&said.unwrap_or_default())
 }
 
-/// Words for what an emulator says of its version.
+/// Returns the words for what an emulator says of its version.
 fn words(said: &str) -> String {
     const WHERE: &str =
         "RDMSR and WRMSR with RCX above 32 bits; docs/limits.md, \"Differences of QEMU's SVM\"";
@@ -38,7 +38,7 @@ fn version(said: &str) -> Option<&str> {
     said.split_once(" version ")?.1.split_whitespace().next()
 }
 
-/// The first two numbers.
+/// Returns the first two numbers.
 fn release(version: &str) -> Option<[u32; 2]> {
     let mut numbers = version.split('.').map(str::parse);
     Some([numbers.next()?.ok()?, numbers.next()?.ok()?])

@@ -1,4 +1,4 @@
-//! What the plugin counted (plugin/src/lib.rs describes the file).
+//! The plugin's counts (plugin/src/lib.rs describes the file).
 
 use crate::Error;
 use serde_json::Value;
@@ -89,7 +89,7 @@ impl Counts {
         self.distribution("exits", None)
     }
 
-    /// Events of this id, oldest first.
+    /// Returns the events of this id, oldest first.
     #[must_use]
     pub fn events(&self, id: u16) -> Vec<Event> {
         let events = self.of("event").filter(|line| line["id"] == id);
@@ -114,13 +114,13 @@ impl Counts {
         })
     }
 
-    /// Cores that ran. One of 1000 or more could not be told which it is.
+    /// Returns the cores that ran. One of 1000 or more could not be told which it is.
     #[must_use]
     pub fn vcpus(&self) -> Vec<u64> {
         self.of("vcpu").map(|line| number(line, "vcpu")).collect()
     }
 
-    /// True if the other run counted exactly the same.
+    /// Tells if the other run's counts are exactly equal.
     #[must_use]
     pub fn same_as(&self, other: &Self) -> bool {
         self.lines == other.lines
@@ -146,13 +146,13 @@ impl Counts {
     }
 }
 
-/// An array of numbers.
+/// Returns an array of numbers.
 fn words(list: &Value) -> Vec<u64> {
     let list = list.as_array().into_iter().flatten();
     list.map(|word| word.as_u64().unwrap_or(0)).collect()
 }
 
-/// A member, 0 if it is missing or beyond 64 bits.
+/// Returns a member, 0 if it is missing or beyond 64 bits.
 fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or(0)
 }

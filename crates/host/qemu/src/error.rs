@@ -1,4 +1,4 @@
-//! What can go wrong around an emulator.
+//! Errors around an emulator.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -15,20 +15,20 @@ pub enum Error {
     Start(String, std::io::Error),
     /// Waited in vain.
     TimedOut {
-        /// What for.
+        /// The event that was waited for.
         what: String,
         /// How long.
         limit: Duration,
-        /// What the machine said last.
+        /// The machine's last lines.
         tail: String,
     },
-    /// The emulator ended before what was waited for.
+    /// The emulator ended before the event that was waited for.
     Ended {
-        /// What was waited for.
+        /// The event that was waited for.
         what: String,
         /// How it ended.
         status: String,
-        /// What emulator and machine said last.
+        /// The last lines of emulator and machine.
         tail: String,
     },
     /// The monitor protocol: command and answer.
@@ -102,7 +102,7 @@ mod tests {
         assert!(said("/no/such/program").contains("`make build`"));
         let cargo = Error::Start("cargo".into(), ErrorKind::NotFound.into()).to_string();
         assert!(cargo.contains("toolchain"), "{cargo}");
-        // What is there, but may not be started, is no case for an installation.
+        // A program that is there, but may not be started, is no case for an installation.
         let denied = Error::Start("cargo".into(), ErrorKind::PermissionDenied.into()).to_string();
         assert!(!denied.contains("PATH"), "{denied}");
     }

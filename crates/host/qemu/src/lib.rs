@@ -1,7 +1,6 @@
-//! Starts emulators and looks into them: QEMU, live or in deterministic virtual
-//! time, its RAM in a file that can be read while the machine runs; and Bochs,
-//! whose SVM has next-RIP. Nothing waits without a limit, and an error says what
-//! was waited for and what the machine said last.
+//! Starts emulators and looks into them. QEMU runs live or in deterministic virtual time, and its RAM is a file that
+//! can be read meanwhile. Bochs has SVM with next-RIP. Nothing waits without a limit, and an error says what was waited
+//! for, with the machine's last lines.
 //!
 //! ```no_run
 //! # use bulkhead_qemu::{Machine, Time};

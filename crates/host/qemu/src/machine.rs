@@ -1,4 +1,4 @@
-//! What is to be started, and QEMU's arguments for it.
+//! A machine to be started, and QEMU's arguments for it.
 
 use crate::{Error, Kind, Ram, Running};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ const CPU: &str = "EPYC,+svm,+npt,+x2apic";
 pub enum Time {
     /// With the host's, cores in parallel. Promises nothing about time.
     Live,
-    /// An instruction is a nanosecond, and every run is the same.
+    /// An instruction is a nanosecond, and all runs are alike.
     Virtual {
         /// Longest slice of time in µs for which a core runs while others wait:
         /// docs/decisions/0002-metronome.md. `None`: until the next timer.
@@ -24,7 +24,7 @@ pub enum Time {
 /// The emulator.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
-/// Year and month at whose beginning the machine's clock starts in virtual time.
+/// Year and month; the machine's clock starts at their beginning in virtual time.
 pub const EPOCH: (u64, u64) = (2026, 1);
 
 impl Time {
@@ -41,8 +41,8 @@ impl Time {
         Self::Virtual { metronome: Some(100) }
     }
 
-    /// Virtual time for one core: nobody waits for another's slice to end, so its
-    /// timers are exact without a metronome, and the run takes half the wall time.
+    /// Virtual time for one core. It waits for no other core's slice, so its timers are exact without a metronome, and
+    /// the run takes half the wall time.
     #[must_use]
     pub fn one_core() -> Self {
         Self::Virtual { metronome: None }
@@ -70,7 +70,7 @@ pub enum Serial {
     None,
 }
 
-/// A text whose coverage the plugin notes: plugin/src/lib.rs has the file's format.
+/// A text; the plugin notes its coverage. plugin/src/lib.rs has the file's format.
 #[derive(Clone, Debug)]
 pub struct Cover {
     /// Physical addresses of its first byte and behind its last one.
@@ -94,8 +94,8 @@ pub struct Plugin {
     pub words: Vec<(u64, usize)>,
     /// Texts to be covered; then nothing is counted.
     pub cover: Vec<Cover>,
-    /// What QEMU's VMware port answers about clocks: TSC in kHz, local timer in
-    /// Hz. For baselines; the CPU needs `tsc-frequency` too.
+    /// Answers of QEMU's VMware port about clocks: TSC in kHz, local timer in Hz. For baselines; the CPU needs
+    /// `tsc-frequency` too.
     pub clocks: Option<(u64, u64)>,
 }
 
@@ -137,7 +137,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A q35 with 4 cores and 2 GiB that boots nothing yet.
+    /// Returns a q35 with 4 cores and 2 GiB that boots nothing yet.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -193,7 +193,7 @@ impl Machine {
         Ok(())
     }
 
-    /// All arguments; `ram` is the file that backs the RAM.
+    /// Returns all arguments; `ram` is the file that backs the RAM.
     #[must_use]
     pub fn arguments(&self, ram: &Path) -> Vec<String> {
         let mut args = Arguments::default();
@@ -234,8 +234,8 @@ impl Machine {
         args.add("-rtc", format!("base={year}-{month:02}-01T00:00:00,clock=vm"));
         args.add("-seed", "42");
         if let Some(interval) = metronome {
-            // A packet filter without packets, on a network port without a peer:
-            // all it does is to let a virtual timer run, unseen by the machine.
+            // A packet filter without packets, on a network port without a peer. It only lets a virtual timer run,
+            // unseen by the machine.
             args.add("-netdev", "hubport,id=metronome,hubid=99");
             args.add(
                 "-object",

@@ -1,14 +1,13 @@
 //! The host's end of a guest's network.
 //!
-//! A guest on QEMU's user network reaches the host's loopback at 10.0.2.2, so
-//! what listens there can be reached from inside, and from nowhere outside of this
-//! machine. QEMU's `guestfwd` would give the guest a fixed address instead, but
-//! it takes one connection at a time and no datagrams, and iperf3 wants two. So
+//! A guest on QEMU's user network reaches the host's loopback at 10.0.2.2. So a server there can be reached from
+//! inside, and from nowhere outside of this machine. QEMU's `guestfwd` would give the guest a fixed address instead,
+//! but it takes one connection at a time and no datagrams, and iperf3 wants two. So
 //! ports are free ones, and guests are told.
 //!
-//! In virtual time the guest's clock jumps while it waits and the peer doesn't:
-//! an answer takes real microseconds, and whoever waits for it may see its timers
-//! run out first. Nothing is lost, but what is sent again costs instructions.
+//! In virtual time the guest's clock jumps while it waits, and the peer's doesn't. An answer takes real microseconds,
+//! so a guest that waits for it may see its timers run out first. Nothing is lost, but sending again costs
+//! instructions.
 
 use crate::Error;
 use crate::running::text;
@@ -47,7 +46,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts the server on a free port, the same for both protocols.
+    /// Starts the server on a free port, one for both protocols.
     ///
     /// # Errors
     /// If there are no sockets or threads to be had.
@@ -82,7 +81,7 @@ impl Peer {
         last
     }
 
-    /// The server's port.
+    /// Returns the server's port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

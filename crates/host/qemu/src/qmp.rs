@@ -47,7 +47,7 @@ impl Qmp {
         }
     }
 
-    /// What the monitor for people says to a command.
+    /// Returns the answer of the monitor for people to a command.
     pub fn ask(&mut self, line: &str) -> Result<String, Error> {
         let said = self.execute("human-monitor-command", json!({"command-line": line}))?;
         match said.as_str() {
@@ -56,7 +56,7 @@ impl Qmp {
         }
     }
 
-    /// The next line that is what we want; events in between are dropped.
+    /// Returns the next line that is what we want; events in between are dropped.
     fn answer(&mut self, to: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value, Error> {
         let failed = |why: String| Error::Qmp(to.into(), why);
         loop {

@@ -80,19 +80,19 @@ impl Ram {
         Ok(())
     }
 
-    /// The file.
+    /// Returns the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of RAM.
+    /// Returns the size of the RAM.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Bytes of RAM below 4 GiB.
+    /// Returns the size of the RAM below 4 GiB.
     #[must_use]
     pub fn below_4g(&self) -> u64 {
         below_4g(self.size)
@@ -107,7 +107,7 @@ impl Ram {
         self.file.read_exact_at(buffer, at).map_err(Error::io(&self.path))
     }
 
-    /// A 64-bit word.
+    /// Returns a 64-bit word.
     pub fn read_u64(&self, pa: u64) -> Result<u64, Error> {
         let mut bytes = [0; 8];
         self.read(pa, &mut bytes)?;
@@ -120,7 +120,7 @@ impl Ram {
         self.file.write_all_at(bytes, at).map_err(Error::io(&self.path))
     }
 
-    /// Where in the file a physical range lies.
+    /// Finds the place of a physical range in the file.
     fn offset(&self, pa: u64, len: u64) -> Result<u64, Error> {
         offset(self.size, pa, len).ok_or(Error::NoRam(pa))
     }
@@ -131,12 +131,12 @@ impl Drop for Ram {
         if self.blocks.is_some() {
             return;
         }
-        // What cannot be removed is in a folder that the system empties.
+        // A file that cannot be removed is in a folder that the system empties.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Bytes of RAM that q35 puts below 4 GiB.
+/// Returns the size of the RAM that q35 puts below 4 GiB.
 #[must_use]
 pub fn below_4g(size: u64) -> u64 {
     if size >= Q35_SPLITS_FROM { Q35_BELOW_4G } else { size }

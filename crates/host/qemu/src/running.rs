@@ -52,19 +52,19 @@ impl Running {
         self.commands.as_ref()
     }
 
-    /// Its emulator.
+    /// Returns its emulator.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Its RAM.
+    /// Returns its RAM.
     #[must_use]
     pub fn ram(&self) -> &Ram {
         &self.ram
     }
 
-    /// Its folder.
+    /// Returns its folder.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -76,7 +76,7 @@ impl Running {
         self.child.id()
     }
 
-    /// What was written to the debug console so far.
+    /// Returns the text on the debug console so far.
     #[must_use]
     pub fn console(&self) -> Untrusted {
         text(&self.dir.join(self.logs()[1]))
@@ -111,19 +111,19 @@ impl Running {
         }
     }
 
-    /// Bytes that a serial port sent so far: the last [`KEPT`] bytes of [`Self::serial_path`].
+    /// Returns the bytes that a serial port sent so far: the last [`KEPT`] bytes of [`Self::serial_path`].
     #[must_use]
     pub fn serial(&self, n: usize) -> Untrusted {
         text(&self.serial_path(n))
     }
 
-    /// The file with all that a serial port sent.
+    /// Returns the file with all that a serial port sent.
     #[must_use]
     pub fn serial_path(&self, n: usize) -> PathBuf {
         self.dir.join(format!("serial{n}.log"))
     }
 
-    /// A connection to QEMU's monitor.
+    /// Returns a connection to QEMU's monitor.
     pub fn qmp(&self) -> Result<Qmp, Error> {
         Qmp::connect(&self.dir.join("qmp.sock"))
     }
@@ -168,7 +168,7 @@ impl Running {
         }
     }
 
-    /// How it ended, if it did.
+    /// Returns how it ended, if it did.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
         self.child.try_wait().map_err(Error::io(&self.dir))
     }
@@ -187,12 +187,12 @@ impl Running {
         self.wait_end("QEMU to quit", QUIT).map(|_| ())
     }
 
-    /// What the plugin wrote at the last `DUMP` marker, or when QEMU ended.
+    /// Reads the plugin's counts at the last `DUMP` marker, or at QEMU's end.
     pub fn counts(&self) -> Result<Counts, Error> {
         Counts::read(&self.dir.join("counts.json"))
     }
 
-    /// The likely cause, by the emulator's log.
+    /// Returns the likely cause, by the emulator's log.
     #[must_use]
     pub fn cause(&self) -> Option<String> {
         match self.kind {
@@ -201,7 +201,7 @@ impl Running {
         }
     }
 
-    /// The likely cause, if there is one, and the last lines of all logs.
+    /// Returns the likely cause, if there is one, and the last lines of all logs.
     #[must_use]
     pub fn tail(&self) -> String {
         let mut out = self.cause().map_or_else(String::new, |cause| format!("  {cause}\n"));
@@ -220,13 +220,13 @@ impl Drop for Running {
     }
 }
 
-/// The line of Bochs' log with the reason of its end: `00000000000p[CPU0  ] >>PANIC<< ...`.
+/// Returns the line of Bochs' log with the reason of its end: `00000000000p[CPU0  ] >>PANIC<< ...`.
 fn panic(log: &str) -> Option<String> {
     let line = log.lines().find(|line| line.contains(">>PANIC<<"))?;
     Some(format!("the emulator gave up: {}", line.trim()))
 }
 
-/// The last [`KEPT`] bytes of a log: a guest writes as much as it likes.
+/// Returns the last [`KEPT`] bytes of a log: a guest writes as much as it likes.
 pub(crate) fn text(path: &Path) -> Untrusted {
     let read = || {
         let mut file = File::open(path)?;
@@ -243,7 +243,7 @@ pub(crate) fn noise(line: &str) -> bool {
     line.contains("warning: TCG doesn't support") || line.contains("has no peer")
 }
 
-/// The last lines of a log, but for [`noise`].
+/// Returns the last lines of a log, but for [`noise`].
 pub(crate) fn tail(name: &str, text: &Untrusted) -> String {
     let lines: Vec<String> = text.lines().filter(|line| !noise(line)).collect();
     let from = lines.len().saturating_sub(TAIL);

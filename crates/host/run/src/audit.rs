@@ -1,5 +1,5 @@
-//! The audit of a running machine, or of a dump: translates the plan into the
-//! auditor's claim, stops the machine, and reads its registers and memory.
+//! The audit of a running machine, or of a dump. It translates the plan into the auditor's claim, stops the machine,
+//! and reads its registers and memory.
 
 use crate::Error;
 use bulkhead_audit::claim::{self, Claim};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// An audit and how long it took.
 #[derive(Clone, Debug)]
 pub struct Audited {
-    /// What was found.
+    /// Findings.
     pub report: Report,
     /// From stopping the machine to the end of the walk.
     pub took: Duration,
@@ -25,7 +25,7 @@ pub struct Audited {
     pub registers: Registers,
 }
 
-/// What should be, by a plan and its programs' files. No address of a table is in it.
+/// Derives the claim from a plan and its programs' files. No address of a table is in it.
 ///
 /// # Errors
 /// A program that cannot be read.
@@ -143,7 +143,7 @@ fn range(span: &Span) -> claim::Range {
     claim::Range { start: span.start, len: span.len }
 }
 
-/// Ports of its devices and of its functions' base address registers.
+/// Returns the ports of its devices and of its functions' base address registers.
 fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
     let devices = sandbox
         .devices
@@ -162,7 +162,7 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
     all.map(|(first, last, device, place)| claim::Ports { first, last, device, place }).collect()
 }
 
-/// Lines of its devices and of its functions without messages.
+/// Returns the lines of its devices and of its functions without messages.
 fn lines(sandbox: &Sandbox) -> Vec<claim::Line> {
     // The PC wires ISA interrupt 0 to the IOAPIC's second line.
     let pin = |irq: u32| if irq == 0 { 2 } else { irq };
@@ -204,7 +204,7 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
     }
 }
 
-/// What a function reaches that a program of a kernel drives.
+/// Finds the memory that a function reaches, if a program of a kernel drives it.
 fn reach(sandbox: &Sandbox, bdf: Bdf) -> Option<Vec<(claim::Range, bool)>> {
     let Guest::Kernel(kernel) = &sandbox.guest else { return None };
     let n = sandbox.functions.iter().position(|granted| granted.function.bdf == bdf)?;
@@ -214,7 +214,7 @@ fn reach(sandbox: &Sandbox, bdf: Bdf) -> Option<Vec<(claim::Range, bool)>> {
     Some(own.map(|reach| (range(reach.at, reach.len), reach.write)).collect())
 }
 
-/// The IOMMU.
+/// Returns the IOMMU.
 fn iommu(plan: &Plan) -> Option<claim::Iommu> {
     /// Class of an IOMMU's function (PCI code and ID assignment, 1.9).
     const CLASS: u32 = 0x08_06_00;
@@ -317,9 +317,8 @@ impl Stops for InBochs<'_> {
     }
 }
 
-/// Stops a machine, audits it and leaves it stopped. Where a finding is about a core whose monitor is on its way
-/// into the guest, the machine is let on its way and audited again: a busy host may keep an emulator's thread
-/// from running there.
+/// Stops a machine, audits it and leaves it stopped. A finding may be about a core with a monitor on its way into the
+/// guest: a busy host may hold an emulator's thread there. Then the machine runs a little further and is audited again.
 ///
 /// # Errors
 /// An emulator that does not answer, memory that cannot be read.

@@ -1,5 +1,5 @@
-//! Time that a system has run, counted from its launch: in the machine's time where that is virtual, so that a loaded
-//! host changes nothing, else in the host's.
+//! Time that a system has run, counted from its launch. Virtual time is the machine's, so that a loaded host changes
+//! nothing; else it is the host's.
 
 use bulkhead_layout::image::BootReport;
 use bulkhead_plan::Plan;
@@ -30,7 +30,7 @@ impl Clock {
         Self { port: port.filter(|_| !matches!(time, Time::Live)), seen: None }
     }
 
-    /// Time since the launch; `None` before it, or if the machine does not say.
+    /// Returns the time since the launch; `None` before it, or if the machine does not say.
     pub fn since_launch(
         &mut self,
         boot: Option<&BootReport>,
@@ -47,8 +47,8 @@ impl Clock {
     }
 }
 
-/// Nanoseconds of the machine's time: its real-time clock gives seconds, the PM timer the rest. The former counts from
-/// the time that QEMU is started with.
+/// Returns the nanoseconds of the machine's time: its real-time clock gives seconds, the PM timer the rest. The former
+/// counts from the time that QEMU is started with.
 fn now(running: &Running, port: u16) -> Option<u64> {
     let mut qmp = running.qmp().ok()?;
     let date = qmp.execute("qom-get", json!({"path": "/machine", "property": "rtc-time"})).ok()?;
@@ -66,14 +66,14 @@ fn seconds(date: &Value) -> Option<u64> {
     Some(((days * 24 + field("tm_hour")?) * 60 + field("tm_min")?) * 60 + field("tm_sec")?)
 }
 
-/// The number that QEMU says: `portl[0x0608] = 0x00123456`.
+/// Returns the number that QEMU says: `portl[0x0608] = 0x00123456`.
 fn ticks(said: &str) -> Option<u64> {
     let number = said.rsplit_once("= 0x")?.1.trim();
     u64::from_str_radix(number, 16).ok().map(|ticks| ticks % PM_TICKS)
 }
 
-/// The first time from `seconds` on at which the PM timer has `ticks`: a round of it takes 4.7 s, and the clock is less
-/// than a second behind.
+/// Finds the first time from `seconds` on at which the PM timer has `ticks`. Its round takes 4.7 s, and the clock is
+/// less than a second behind.
 fn together(seconds: u64, ticks: u64) -> u64 {
     let from = seconds * PM_HZ;
     let ahead = (ticks + PM_TICKS - from % PM_TICKS) % PM_TICKS;

@@ -38,7 +38,7 @@ pub struct Log {
 }
 
 impl Console {
-    /// A sandbox's console, with its file in a folder. Names have letters, digits and hyphens only.
+    /// Returns a sandbox's console, with its file in a folder. Names have letters, digits and hyphens only.
     pub fn new(folder: &std::path::Path, name: &str) -> Self {
         let path = folder.join(format!("console-{name}.log"));
         // Another run's is not this one's.
@@ -87,12 +87,12 @@ impl Console {
         self.waiting.take_lines(0)
     }
 
-    /// The last lines of what came.
+    /// Returns the last lines of what came.
     pub fn last(&self, lines: usize) -> Vec<String> {
         self.kept.last(lines)
     }
 
-    /// The end of it, and where all of it is.
+    /// Returns the end of it, and where all of it is.
     pub fn finish(mut self) -> (Untrusted, Log) {
         self.kept.keep_last(KEPT);
         (self.kept, self.log)

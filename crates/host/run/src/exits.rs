@@ -86,7 +86,7 @@ pub fn allowed(facts: &Facts) -> BTreeMap<&'static str, u64> {
     all
 }
 
-/// Whether nothing was taken but what is allowed, and each count beside its bound.
+/// Checks that only allowed exits were taken; returns each count beside its bound.
 #[must_use]
 pub fn judge(
     taken: &BTreeMap<&'static str, u64>,

@@ -8,7 +8,7 @@ use bulkhead_qemu::Running;
 /// Capability register (VT-d specification, 11.4.2).
 const CAPABILITIES: u64 = 0x08;
 
-/// The first fault of a running machine's unit.
+/// Returns the first fault of a running machine's unit.
 pub fn first(running: &Running, plan: &Plan) -> Option<Entry> {
     let iommu = plan.machine.iommu.filter(|iommu| iommu.kind == IommuKind::VtD)?;
     let mut qmp = running.qmp().ok()?;

@@ -1,12 +1,11 @@
-//! Whether a program is still what was put into the machine: what of a bare guest's
-//! memory nobody may write, the guest included, compared with its file; of a kernel its own text and constants.
-//! Where the programs on it lie is not known here.
+//! Compares a program in the machine with its file. For a bare guest this is the memory that nobody may write, the
+//! guest included; for a kernel, its own text and constants. The places of a kernel's programs are not known here.
 
 use bulkhead_audit::segments;
 use bulkhead_kernel_x86::WINDOW;
 use bulkhead_plan::{Guest, Sandbox};
 
-/// What was found of a sandbox's program.
+/// Findings on a sandbox's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Bytes that were compared.

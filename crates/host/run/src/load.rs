@@ -1,5 +1,5 @@
-//! The exits of a Linux under a load that it announces on its console: counted by the host, between the first look
-//! that is certainly after its start and the last one that is certainly before its end.
+//! The exits of a Linux under a load that it announces on its console. The host counts them, from the first look that
+//! is certainly after the start to the last one certainly before the end.
 
 use bulkhead_explain::{SandboxSnapshot, Untrusted};
 use bulkhead_layout::marker::{LOAD_BEGINS, LOAD_ENDS};
@@ -40,7 +40,7 @@ impl Load {
     }
 }
 
-/// Whether a console's text says that a load is going on.
+/// Tells if a console's text says that a load is going on.
 #[must_use]
 pub fn is_on(console: &Untrusted) -> bool {
     console.contains(LOAD_BEGINS) && !console.contains(LOAD_ENDS)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Size of a drive without a file.
 const EMPTY: u64 = 64 << 20;
 
-/// The machine of a description with its devices; `drives` are files behind its
+/// Returns the machine of a description with its devices; `drives` are files behind its
 /// drives, by name, and `dir` is its folder.
 #[must_use]
 pub fn machine(
@@ -42,8 +42,7 @@ pub fn machine(
     machine
 }
 
-/// What is written to a drive with a file goes to a temporary overlay, which
-/// nobody sees and which ends with the emulator.
+/// Writes to a drive with a file go to a temporary overlay without a name, which ends with the emulator.
 fn drive(name: &str, file: Option<&Path>) -> String {
     match file {
         Some(file) => {

@@ -1,4 +1,4 @@
-//! What a system's manifest promises, judged by what was seen.
+//! The promises of a system's manifest, judged by the run.
 
 use crate::audit::Audited;
 use crate::exits::{self, Facts};
@@ -19,7 +19,7 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
     }
     for (index, sandbox) in outcome.report.sandboxes.iter().enumerate() {
         let plan = &outcome.baked.plan.sandboxes[index];
-        // What it may not have is yet to be found out: nothing is promised.
+        // Its grants are yet to be found out: nothing is promised.
         if plan.learn {
             continue;
         }
@@ -88,9 +88,9 @@ fn caught(sandbox: &Sandbox) -> Promise {
     promise(format!("{} is caught and restarted", sandbox.name), held, detail)
 }
 
-/// Nobody rang for it more often than the manifest's arithmetic says, from the first launch on.
+/// Judges the rings for it from the first launch on: no sandbox rang more often than the manifest's arithmetic says.
 fn rung(sandbox: &Sandbox) -> Option<Promise> {
-    // Nobody may, and nobody did.
+    // No sandbox may ring, and none did.
     if sandbox.doorbells.is_empty() {
         return None;
     }
@@ -101,7 +101,7 @@ fn rung(sandbox: &Sandbox) -> Option<Promise> {
     Some(promise(name, held, each.collect::<Vec<_>>().join(", ")))
 }
 
-/// What of a sandbox decides how many doorbells it may have caused itself.
+/// The parts of a sandbox that decide how many doorbells it may have caused itself.
 struct Own {
     cores: usize,
     linux: bool,
@@ -117,7 +117,8 @@ impl Own {
 
     /// Doorbells that its own doing accounts for, and others' rings: those that their monitors counted, and the
     /// manifest allows. One core rings itself at power-off only. Several cores ring each other's monitors by NMI, INIT
-    /// and SIPI, each an exit of the sender's, counted as `ipi`; and each time that a slot is taken from the guest.
+    /// and SIPI; each is an exit of the sender's, counted as `ipi`. They also do so each time that a slot is taken from
+    /// the guest.
     fn doorbells(&self, sandbox: &Sandbox) -> u64 {
         let off = self.linux && sandbox.state == "stopped";
         let off = if off { POWER_OFF * self.cores as u64 } else { 0 };
@@ -162,7 +163,7 @@ fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
     promise(format!("{} is not disturbed", sandbox.name), held, detail)
 }
 
-/// What nobody may write is as it was, whoever has a device that could have written it.
+/// Judges memory that nobody may write: it is as it was, although others have devices that could have written it.
 fn unchanged(outcome: &Outcome, index: usize) -> Option<Promise> {
     let program = outcome.programs.get(index).copied().flatten()?;
     let sandboxes = &outcome.baked.plan.sandboxes;
@@ -255,10 +256,10 @@ fn audit(audited: &Audited) -> Promise {
     )
 }
 
-/// By the virtual clock of all cores, which a core sees at its turn: lateness is the emulator's slice between two ticks
-/// of the metronome (10 µs) and what else stands in a core's way. That has the bound of `flight.jitter_io` in
-/// `make bench`, where a finer metronome and the core's own instructions count. Flight alone comes to 52 ns there
-/// (`flight.jitter_idle`).
+/// Judges lateness by the virtual clock of all cores, which a core sees at its turn. Two parts add up: the emulator's
+/// slice between two ticks of the metronome (10 µs), and everything else in a core's way. The second part has the bound
+/// of `flight.jitter_io` in `make bench`, where a finer metronome and the core's own instructions count. Flight alone
+/// comes to 52 ns there (`flight.jitter_idle`).
 fn on_time(name: &str, t: &Record) -> Promise {
     const SLICE: u64 = 10_000;
     const OWN: u64 = 2_500;
@@ -321,8 +322,8 @@ mod tests {
         assert!(!undisturbed(&granted, &ONE).held);
     }
 
-    /// Who consents to channels is rung for as often as others' monitors say that they rang, and no more often than it
-    /// consented.
+    /// A sandbox that consents to channels is rung for as often as others' monitors say that they rang, and no more
+    /// often than it consented.
     #[test]
     fn doorbells_are_compared_with_rings_that_were_made() {
         let held = |own: &Own, doorbells, rings, most| {

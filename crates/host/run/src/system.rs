@@ -49,8 +49,9 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Counting plugin; ranges of monitors are added.
     pub plugin: Option<PathBuf>,
-    /// With the plugin: sandboxes whose monitors' text it covers instead of counting anything, each with the
-    /// guest-physical address of the word that counts what is new; the file is `coverN` in the folder, by sandbox.
+    /// Sandboxes for the plugin: it covers their monitors' text instead of counting anything. Each comes with the
+    /// guest-physical address of the word that counts newly covered instructions. The file is `coverN` in the folder,
+    /// by sandbox.
     pub cover: Vec<(usize, u64)>,
     /// Asked again and again; once it says so, the run ends without an error.
     pub stop: Option<Box<dyn Fn() -> bool>>,
@@ -74,7 +75,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A run in virtual time, ended by its guests.
+    /// Returns a run in virtual time, ended by its guests.
     pub fn new(artifacts: impl Into<PathBuf>, dir: impl Into<PathBuf>) -> Self {
         Self {
             artifacts: artifacts.into(),
@@ -122,7 +123,7 @@ pub enum Event<'a> {
     State(&'a str, State),
 }
 
-/// What a run left.
+/// Results of a run.
 pub struct Outcome {
     /// The report, without promises.
     pub report: Report,
@@ -140,15 +141,15 @@ pub struct Outcome {
     pub lessons: Vec<Lessons>,
     /// The last of serial ports' output, COM1 first.
     pub serials: Vec<Untrusted>,
-    /// What the boot code said.
+    /// The boot code's messages.
     pub boot_messages: Untrusted,
-    /// What the plugin counted.
+    /// The plugin's counts.
     pub counts: Option<Counts>,
-    /// By sandbox, what of its program nobody may write, compared at the end.
+    /// By sandbox, the comparison at the end of the parts of its program that nobody may write.
     pub programs: Vec<Option<Program>>,
-    /// By sandbox, what was seen of a load that its Linux announced.
+    /// By sandbox, the exits under a load that its Linux announced.
     pub loads: Vec<Option<Load>>,
-    /// What kernels told, if it was asked for.
+    /// Kernels' traces, if they were asked for.
     pub traces: Vec<Traced>,
     /// The audit, if it was asked for and the machine had not ended itself.
     pub audited: Option<Audited>,
@@ -244,7 +245,7 @@ pub fn run(
     })
 }
 
-/// Where a serial port's output is.
+/// Finds where a serial port's output is.
 fn serial_log(running: &Running, n: usize) -> Log {
     let path = running.serial_path(n);
     let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
@@ -329,7 +330,7 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
     bochs.start().map_err(Error::Machine)
 }
 
-/// The monitors' texts that are to be covered.
+/// Returns the monitors' texts that are to be covered.
 fn covered(baked: &Baked, options: &Options, cover: &[(usize, u64)]) -> Vec<Cover> {
     let of = |&(index, news): &(usize, u64)| {
         let (pa, len) = *baked.map.texts.get(index)?;
@@ -359,7 +360,7 @@ fn counting(baked: &Baked, library: &Path) -> Plugin {
     }
 }
 
-/// Where monitors count exits, for events: sandbox by sandbox, core by core, each
+/// Finds where monitors count exits, for events: sandbox by sandbox, core by core, each
 /// [`CAUSES`] words.
 fn exit_counters(baked: &Baked) -> Vec<(u64, usize)> {
     let sandboxes = baked.map.reports.iter().zip(&baked.plan.sandboxes);
@@ -371,7 +372,7 @@ fn exit_counters(baked: &Baked) -> Vec<(u64, usize)> {
 /// COM1 to COM4.
 const SERIALS: [u16; 4] = [0x3F8, 0x2F8, 0x3E8, 0x2E8];
 
-/// A sandbox' first serial port, as an index of [`SERIALS`].
+/// Returns a sandbox' first serial port, as an index of [`SERIALS`].
 fn serial(sandbox: &bulkhead_plan::Sandbox) -> Option<usize> {
     let mut ports = sandbox.devices.iter().flat_map(|device| &device.ports);
     ports.find_map(|range| SERIALS.iter().position(|port| *port == range.first))
@@ -385,12 +386,12 @@ fn serials(plan: &Plan, terminal: bool) -> Vec<Serial> {
     (0..SERIALS.len()).map(kind).collect()
 }
 
-/// What was seen so far.
+/// Record of the run so far.
 struct Watch<'a> {
     baked: &'a Baked,
     begun: Instant,
     last: Option<Snapshot>,
-    /// Of every sandbox that was launched: ticks of playing, TSC of the first launch.
+    /// By sandbox that was launched: ticks of playing, TSC of the first launch.
     first_launches: Vec<(u64, u64)>,
     launched: Vec<bool>,
     states: Vec<State>,
@@ -481,7 +482,7 @@ impl<'a> Watch<'a> {
         ports.filter(|(_, n)| load::is_on(&running.serial(*n))).map(|(index, _)| index).collect()
     }
 
-    /// What a sandbox does, for a run that waits for it.
+    /// Tells a sandbox's state, for a run that waits for it.
     fn doing(&self, index: usize) -> String {
         let name = &self.baked.plan.sandboxes[index].name;
         let state = format!("{:?}", self.states[index]).to_lowercase();
@@ -576,7 +577,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether all sandboxes that the run waits for have ended.
+    /// Tells if all sandboxes that the run waits for have ended.
     fn is_over(&self) -> bool {
         let wanted = &self.baked.plan.ends_with;
         let over =
@@ -585,7 +586,7 @@ impl<'a> Watch<'a> {
         (if wanted.is_empty() { &all } else { wanted }).iter().all(over)
     }
 
-    /// Whether all that start with the machine run, and have booted.
+    /// Tells if all that start with the machine run, and have booted.
     fn is_steady(&self) -> bool {
         let Some(seen) = &self.last else {
             return false;
@@ -601,7 +602,7 @@ impl<'a> Watch<'a> {
 
     fn audit(&self, running: &mut Running, options: &Options) -> Result<Option<Audited>, Error> {
         let stopped = options.stop.as_ref().is_some_and(|stop| stop());
-        // What it compares are monitors' tables.
+        // It compares monitors' tables.
         let without = self.baked.plan.multikernel;
         if !options.audit
             || without

@@ -1,4 +1,4 @@
-//! What kernels tell of what they do, out of the machine's memory.
+//! Kernels' traces, out of the machine's memory.
 
 use crate::Error;
 use bulkhead_audit::{Memory, RamFile};
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 pub struct Traced {
     /// Index of its sandbox.
     pub sandbox: usize,
-    /// What happened.
+    /// Events.
     pub timeline: Timeline,
-    /// Who is who.
+    /// Names of threads and contexts.
     pub names: Names,
-    /// What those of its contexts may use that have a budget in a period, by their offsets.
+    /// Budgets of its contexts that have a budget in a period, by their offsets.
     pub budgets: BTreeMap<u32, Budget>,
 }
 
@@ -39,7 +39,7 @@ impl Readers {
         Self(readers.collect())
     }
 
-    /// Whether there is none.
+    /// Tells if there is no reader.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -58,13 +58,13 @@ impl Readers {
         self.0.iter_mut().for_each(|(_, reader)| reader.timeline.items.clear());
     }
 
-    /// Whether each tells of at least so many nanoseconds.
+    /// Tells if each has read at least so many nanoseconds.
     #[must_use]
     pub fn have(&self, length: u64) -> bool {
         !self.is_empty() && self.0.iter().all(|(_, reader)| reader.timeline.length() >= length)
     }
 
-    /// What was read, with names.
+    /// Returns the traces that were read, with names.
     #[must_use]
     pub fn finish(self, baked: &Baked) -> Vec<Traced> {
         let of = |(sandbox, reader): (usize, Reader)| {
@@ -80,12 +80,11 @@ impl Readers {
 /// How often a running machine's rings are read: before a ring of the smallest size is written round.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Reads the rings of a machine that another process runs in this folder, which goes on meanwhile: what they hold and,
-/// with a `length`, what comes until they have told of so many nanoseconds, `limit` has passed or `stop` says so.
-/// `baked` is its image.
+/// Reads the rings of a machine that another process runs in this folder, and that goes on meanwhile. With a `length`
+/// it goes on reading until they hold so many nanoseconds, `limit` has passed or `stop` says so. `baked` is its image.
 ///
 /// # Errors
-/// No such machine; one of another image, or whose kernels don't trace.
+/// No such machine; one of another image, or with kernels that don't trace.
 pub fn attached(
     folder: &Path,
     baked: &Baked,

@@ -15,7 +15,7 @@ impl<const N: usize> Heap<N> {
         Self { entries: [(0, 0); N], places: [N; N], len: 0 }
     }
 
-    /// The smallest.
+    /// Returns the smallest.
     pub fn first(&self) -> Option<(usize, u64)> {
         (self.len > 0).then(|| (self.entries[0].1, self.entries[0].0))
     }

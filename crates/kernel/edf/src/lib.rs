@@ -53,7 +53,7 @@ impl<const N: usize> Edf<N> {
         self.waiting.push(task, release);
     }
 
-    /// When the next job is released; `None`: all are.
+    /// Tells when the next job is released; `None`: all are.
     #[must_use]
     pub fn next_release(&self) -> Option<u64> {
         self.waiting.first().map(|(_, release)| release)

@@ -26,8 +26,8 @@ impl Call {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The current thread made a call; its registers are saved. Afterwards the current thread is the one that runs from
-    /// now on.
+    /// Makes the current thread's call; its registers are saved. Afterwards the current thread is the one that runs
+    /// from now on.
     pub fn call(&mut self) {
         if let Some(wake) = self.called() {
             self.wake(wake);
@@ -40,6 +40,7 @@ impl<M: Machine> Kernel<'_, M> {
         let thread = self.core.current;
         let op = self.machine.get(thread).registers.op::<M::Layout>() as u8;
         let done = match op {
+            // The commonest calls. Each way may decline, with nothing changed that the general one minds.
             _ if op == Op::Call as u8 => self.fast_call(thread),
             _ if op == Op::ReplyRecv as u8 => self.fast_reply_recv(thread),
             _ if op == Op::NbSend as u8 => self.fast_signal(thread),
@@ -50,6 +51,7 @@ impl<M: Machine> Kernel<'_, M> {
             Some(Quick::Done) => None,
             Some(Quick::Wake(wake)) => Some(wake),
             Some(Quick::Pass(passed)) => {
+                // The next thread is known, so no decision is made.
                 self.pass(thread, passed);
                 None
             }
@@ -82,6 +84,7 @@ impl<M: Machine> Kernel<'_, M> {
             reply: (op >> 32) as Address,
             info: registers.info::<M::Layout>(),
         };
+        // An error is an answer, too: the thread goes on with it.
         if let Err(status) = self.slow(thread, call) {
             self.machine.get_mut(thread).registers.answer::<M::Layout>(status.0, 0, 0);
         }
@@ -101,6 +104,8 @@ impl<M: Machine> Kernel<'_, M> {
                     // It would have no time to go on with.
                     return Err(Status::new(Code::NoContext, 0, 0));
                 }
+                // The answer stops a thread that has a slot open. Closing it is a call of the monitor, one in each
+                // entry: so this call is made again.
                 if !call.goes_on() && self.part_caller(reply) {
                     self.machine.get_mut(thread).registers.repeat::<M::Layout>();
                     return Ok(());
@@ -122,12 +127,13 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A call that ends with receiving, after an answer or something sent.
+    /// Makes a call that ends with receiving, after an answer or something sent.
     fn receive_call(&mut self, thread: Ref<Thread>, op: Op, call: Call) -> Result<(), Status> {
         let answers = op == Op::ReplyRecv;
         let sends = matches!(op, Op::NbSendRecv | Op::NbSendWait);
         let alone = matches!(op, Op::Wait | Op::NbSendWait);
         let until = if matches!(op, Op::Recv | Op::Wait) { call.info } else { Time::MAX };
+        // All names are looked up before the answer: an error later would leave the call half done.
         let cap = self.meeting(thread, call.first, Rights::READ)?;
         let reply = match alone || call.reply == 0 && cap.is(Kind::Notification) {
             // A reply object is of no use with a notification, and need not be named there.
@@ -168,7 +174,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A thread calls a method of the capability in a slot.
+    /// Calls a method of the capability in a slot, for a thread.
     #[inline(never)]
     fn invoke_of(&mut self, thread: Ref<Thread>, slot: Ref<Slot>) {
         let root = Root::of(self.machine, thread);
@@ -200,13 +206,14 @@ impl<M: Machine> Kernel<'_, M> {
     fn send_to(&mut self, thread: Ref<Thread>, address: Address, how: Send) -> Result<(), Status> {
         let cap = self.meeting(thread, address, Rights::WRITE)?;
         self.send(thread, cap, how)?;
+        // One that waits for a receiver has its answer when that comes.
         if self.machine.get(thread).state == crate::State::Running as u8 {
             self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
         }
         Ok(())
     }
 
-    /// An endpoint or notification, for which a thread has rights.
+    /// Finds an endpoint or notification, for which a thread has rights.
     #[inline(never)]
     fn meeting(
         &self,

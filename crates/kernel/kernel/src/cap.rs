@@ -46,21 +46,21 @@ impl Cap {
     /// The content of an empty slot.
     pub const NULL: Self = Self { kind: 0, rights: 0, bits: 0, flags: 0, object: 0, data: 0 };
 
-    /// The original capability of an object.
+    /// Returns the original capability of an object.
     #[must_use]
     pub const fn original(kind: Kind, object: u32, bits: u8) -> Self {
         let kind = kind as u8;
         Self { kind, rights: Rights::ALL.0, bits, flags: Self::ORIGINAL, object, data: 0 }
     }
 
-    /// Its kind.
+    /// Returns its kind.
     #[inline(always)]
     #[must_use]
     pub const fn is(&self, kind: Kind) -> bool {
         self.kind == kind as u8
     }
 
-    /// Kind of the capability, for matching.
+    /// Returns the kind of the capability, for matching.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match Kind::new(self.kind) {
@@ -69,7 +69,7 @@ impl Cap {
         }
     }
 
-    /// True if its object lives as long as it.
+    /// Tells if its object lives as long as it.
     #[must_use]
     pub const fn is_original(&self) -> bool {
         self.flags & Self::ORIGINAL != 0
@@ -81,7 +81,7 @@ impl Cap {
         Rights(self.rights)
     }
 
-    /// Where its object lies.
+    /// Finds where its object lies.
     #[inline(always)]
     #[must_use]
     pub const fn at<T>(&self) -> Ref<T> {
@@ -134,7 +134,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The place of a number.
+    /// Returns the place of a number.
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
         Some(match number {

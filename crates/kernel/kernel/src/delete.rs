@@ -29,6 +29,7 @@ impl<M: Machine> Kernel<'_, M> {
             if nothing || !itself && !tree::has_children(self.machine, slot) {
                 return Progress::Done;
             }
+            // Leaves first: so no derived capability ever outlives the one that it came from.
             let from = if itself { slot } else { self.machine.get(slot).next };
             let Some(leaf) = tree::leaf(self.machine, from) else { return Progress::Again };
             let kind = self.machine.get(leaf).cap.kind();
@@ -50,11 +51,13 @@ impl<M: Machine> Kernel<'_, M> {
             self.vacate(slot, place);
         }
         match cap.kind() {
+            // A mapping is a use of this capability, whether the object ends or not.
             Kind::Frame => space::unmap_frame(self, &cap),
             Kind::Table if cap.is_original() => space::unmap_table(self, &cap),
             Kind::Link => self.end_use(&cap),
             _ => (),
         }
+        // The object lives on for the others.
         if !cap.is_original() {
             return true;
         }
@@ -96,7 +99,7 @@ impl<M: Machine> Kernel<'_, M> {
         tree::remove(self.machine, slot);
     }
 
-    /// An object loses the capability that was in a slot of it.
+    /// Ends an object's use of the capability that was in a slot of it.
     fn vacate(&mut self, slot: Ref<Slot>, place: Place) {
         let thread = thread_of(slot, place);
         match place {
@@ -114,6 +117,7 @@ impl<M: Machine> Kernel<'_, M> {
             Place::Link => {
                 space::set_link(self, Ref::<Link>::new(slot.at()), false);
             }
+            // These capabilities are looked up at each use.
             Place::Fault | Place::Timeout | Place::Interrupt => (),
         }
     }
@@ -155,10 +159,12 @@ impl<M: Machine> Kernel<'_, M> {
         for place in [Place::Root, Place::Space, Place::Buffer, Place::Fault, Place::Timeout] {
             self.drop_slot(slot_of(at, place));
         }
+        // The next switch would save its registers into memory that is another object's by then.
         if self.core.vectors_of == at {
             self.core.vectors_of = Ref::NONE;
             self.machine.use_vectors(None);
         }
+        // The way out must not load registers from there.
         if self.core.current == at {
             self.core.current = Ref::NONE;
         }
@@ -167,6 +173,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn end_endpoint(&mut self, at: Ref<Endpoint>) -> bool {
+        // One waiting thread in each step, so that a crowd keeps no interrupt waiting.
         let Some(first) = self.machine.get(at).queue.first.some() else { return true };
         if !self.part_faulted(first) {
             self.dismiss(first);
@@ -215,6 +222,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn end_context(&mut self, at: Ref<Context>) -> bool {
         self.unbind(at);
+        // Its place in the scheduler is free for another one.
         if self.machine.get(at).is_set != 0 {
             self.core.scheduler.unreserve();
         }
@@ -223,19 +231,19 @@ impl<M: Machine> Kernel<'_, M> {
     }
 }
 
-/// The slot of a thread for something.
+/// Returns the slot of a thread for something.
 pub(crate) fn slot_of(thread: Ref<Thread>, place: Place) -> Ref<Slot> {
     let first = thread.at() + core::mem::offset_of!(Thread, slots) as u32;
     Ref::<Slot>::new(first).nth(place as u32 - 1)
 }
 
-/// The thread that has this slot for an object of its own.
+/// Returns the thread that has this slot for an object of its own.
 fn thread_of(slot: Ref<Slot>, place: Place) -> Ref<Thread> {
     let slots = core::mem::offset_of!(Thread, slots) as u32;
     Ref::new(slot.at().wrapping_sub((place as u32 - 1) * size_of::<Slot>() as u32 + slots))
 }
 
-/// Where a capability's object lies, and its size as a power of two; `None` if it is nothing in memory, or
+/// Finds where a capability's object lies, and its size as a power of two; `None` if it is nothing in memory, or
 /// memory for others.
 fn extent(cap: &Cap) -> Option<(u32, u8)> {
     match cap.kind() {

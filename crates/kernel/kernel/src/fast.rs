@@ -38,7 +38,7 @@ pub struct Wake {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// A slot of a thread's root node, if it is one of a kind with rights.
+    /// Returns a slot of a thread's root node, if it is one of a kind with rights.
     #[inline(always)]
     pub(crate) fn quick(
         &self,
@@ -51,14 +51,14 @@ impl<M: Machine> Kernel<'_, M> {
         (slot.cap.is(kind) && slot.cap.rights().has(rights)).then_some(slot)
     }
 
-    /// A slot of a thread's root node. Slot 0 is empty, so it fails by its kind.
+    /// Returns a slot of a thread's root node. Slot 0 is empty, so it fails by its kind.
     #[inline(always)]
     fn quick_slot(&self, thread: Ref<Thread>, address: Address) -> Option<Ref<Slot>> {
         let Thread { root, root_slots, .. } = self.machine.get(thread);
         (address < *root_slots).then(|| root.nth(address))
     }
 
-    /// A call to a thread without a context that waits for one; or that names no endpoint.
+    /// Makes a call to a thread without a context that waits for one; or one that names no endpoint.
     #[inline(always)]
     pub(crate) fn fast_call(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let sender = self.machine.get(from);
@@ -67,6 +67,7 @@ impl<M: Machine> Kernel<'_, M> {
         let named = self.quick_slot(from, address)?;
         let slot = self.machine.get(named);
         if !slot.cap.is(Kind::Endpoint) {
+            // A method is no message. An empty slot goes this way, too, and is refused there.
             return Some(Quick::Invoke(named));
         }
         let (badge, rights) = (slot.cap.data, slot.cap.rights());
@@ -82,6 +83,10 @@ impl<M: Machine> Kernel<'_, M> {
         let receiver = self.machine.get(to);
         let (reply, next) = (receiver.reply, receiver.next);
         let priority = receiver.priority;
+        // Each of these needs the general way. A receiver with time of its own takes none along, and a limit has to be
+        // measured. Without a reply object a caller is refused. Vector registers would have to change hands. A deep
+        // chain may have no further call. `donate` comes last: if it declines, the general way gives the context to
+        // this receiver, too.
         if !receiver.context.is_none()
             || endpoint.longest != 0
             || reply.is_none()
@@ -126,6 +131,8 @@ impl<M: Machine> Kernel<'_, M> {
         let at: Ref<Endpoint> = slot.cap.at();
         let Reply { caller: to, below, held, .. } = *self.machine.get(reply);
         let waits = |n: Ref<Notification>| self.machine.get(n).bits == 0;
+        // The general way for the rest: no caller, a call with a limit, another context. It also hears a signal first,
+        // and senders that wait already.
         if to.is_none()
             || held != 0
             || self.machine.get(at).state != 0
@@ -169,12 +176,13 @@ impl<M: Machine> Kernel<'_, M> {
         Some(Quick::Pass(Passed { to, badge: 0, rights: Rights::ALL }))
     }
 
-    /// The message goes over, and the processor with it.
+    /// Passes the message, and the processor with it.
     #[inline(always)]
     pub(crate) fn pass(&mut self, from: Ref<Thread>, passed: Passed) {
         let Passed { to, badge, rights } = passed;
         let info = Info(self.machine.get(from).registers.info::<M::Layout>());
         match info.short() {
+            // The words fit into registers: no buffer is looked at.
             Some(words) => {
                 for n in 0..words {
                     let word = self.machine.get(from).registers.word::<M::Layout>(n);
@@ -189,6 +197,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.core.current = to;
         self.trace_run();
         self.machine.enter_thread(pointer);
+        // A switch of spaces drops translations, so threads of one program do without.
         if space != self.core.space {
             self.core.space = space;
             self.machine.enter_space(space);
@@ -202,6 +211,8 @@ impl<M: Machine> Kernel<'_, M> {
         let slot = self.quick(from, address, Kind::Notification, Rights::WRITE)?;
         let (at, badge) = (slot.cap.at::<Notification>(), slot.cap.data);
         let bits = crate::ipc::bits(badge);
+        // A waiting thread is left to the end of the entry. A bound one may wait at an endpoint, so the general way
+        // looks there.
         let done = match self.machine.get(at).queue.first.some() {
             Some(_) => Quick::Wake(Wake { at, bits }),
             None if self.machine.get(at).bound.is_none() => {
@@ -222,6 +233,7 @@ impl<M: Machine> Kernel<'_, M> {
             let Thread { context, reply, .. } = self.machine.get(*to);
             !context.is_none() && reply.is_none()
         };
+        // Only for a thread with time of its own: a passive one needs the notification's.
         let Some(to) = self.machine.get(at).queue.first.some().filter(alone) else {
             self.signal(at, bits);
             return self.decide();
@@ -229,6 +241,7 @@ impl<M: Machine> Kernel<'_, M> {
         let Thread { context, next, .. } = *self.machine.get(to);
         let overtakes = self.overtake(to, context, Overtake::Wakes);
         let notification = self.machine.get_mut(at);
+        // Earlier bits that no thread has taken come along.
         let bits = core::mem::take(&mut notification.bits) | bits;
         match next.is_none() {
             true => notification.queue = crate::Queue::default(),
@@ -246,7 +259,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A budget ended, and a handler waits for that on its own time.
+    /// Tells a handler that waits on its own time of the end of a budget.
     #[inline(always)]
     pub(crate) fn fast_timeout(&mut self) -> bool {
         let Some(from) = self.core.current.some() else { return false };
@@ -261,6 +274,8 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let to = queue.first;
         let Thread { reply, context: own, next, .. } = *self.machine.get(to);
+        // A passive handler would wait for the budget that has just ended. A PIBS context takes its priority from its
+        // requester, which the general way finds.
         if own.is_none() || reply.is_none() || self.machine.get(own).time.policy() == Policy::Pibs {
             return false;
         }
@@ -292,7 +307,7 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// A refill came for a waiting thread of a higher priority.
+    /// Goes to a waiting thread of a higher priority, if a refill came for it.
     #[inline(always)]
     pub(crate) fn fast_refill(&mut self) -> bool {
         let now = self.machine.now();
@@ -311,12 +326,14 @@ impl<M: Machine> Kernel<'_, M> {
     fn overtake(&mut self, to: Ref<Thread>, context: Ref<Context>, how: Overtake) -> bool {
         let held = self.machine.get(context);
         let Some(id) = id(context) else { return false };
+        // Another priority in the queue than the thread's: an earlier change is still to be settled.
         if held.is_set == 0 || held.time.priority() != self.machine.get(to).priority {
             return false;
         }
         let now = self.machine.now();
         let store = &mut Store(&mut *self.machine);
         let Some(timer) = self.core.scheduler.overtake(store, id, now, how) else { return false };
+        // A write of the timer's register costs more than the comparison.
         if timer != self.core.timer {
             self.core.timer = timer;
             self.machine.set_timer(timer);
@@ -339,7 +356,7 @@ impl<M: Machine> Kernel<'_, M> {
         overtakes
     }
 
-    /// A thread runs from now on.
+    /// Makes a thread the running one.
     #[inline(always)]
     fn go(&mut self, to: Ref<Thread>) {
         if let Some(before) = self.core.current.some() {
@@ -364,6 +381,7 @@ impl<M: Machine> Kernel<'_, M> {
         let slot = self.quick(from, address, Kind::Notification, Rights::READ)?;
         let at: Ref<Notification> = slot.cap.at();
         let bits = core::mem::take(&mut self.machine.get_mut(at).bits);
+        // Nothing is there: the general way makes the thread wait.
         if bits == 0 {
             return None;
         }

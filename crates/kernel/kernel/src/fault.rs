@@ -17,12 +17,13 @@ pub struct Exception {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The current thread raised an exception.
+    /// Handles an exception of the current thread.
     pub fn exception(&mut self, exception: Exception) {
         let thread = self.core.current;
         if thread.is_none() {
             return;
         }
+        // It is on its way out already: this exception is its next step.
         if self.machine.get(thread).flags & Thread::ENDS != 0 {
             self.ends(thread);
             return self.decide();
@@ -42,6 +43,7 @@ impl<M: Machine> Kernel<'_, M> {
             line.hex(", address ", exception.address)
                 .text("; it has no fault handler, and is stopped");
             self.machine.print(line.end());
+            // Its instruction is kept: `ends` puts another one there until all slots are closed.
             self.machine.get_mut(thread).raised_at = registers.ip::<M::Layout>();
             self.ends(thread);
         }
@@ -64,8 +66,8 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A context that ran has no budget any more, or is simply not first. The thread's timeout handler is told of an
-    /// end of budget, unless the thread has given its budget up.
+    /// Handles a context that ran and has no budget any more, or is simply not first. The thread's timeout handler is
+    /// told of an end of budget, unless the thread has given its budget up.
     pub(crate) fn exhausted(&mut self, context: Ref<Context>, now: Time, given_up: bool) {
         if self.overrun(context) {
             return;
@@ -78,6 +80,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let Thread { state, slots, number, .. } = *self.machine.get(thread);
         let handled = slots[Place::Timeout as usize - 1].cap.is(Kind::Endpoint);
+        // A thread that waits, or has given the rest up, has lost nothing.
         let handled = handled && state == State::Running as u8 && !given_up;
         self.trace(|_| Event::Over {
             thread: thread.at(),
@@ -123,7 +126,7 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// The words that tell a handler of the end of a budget.
+    /// Returns the words that tell a handler of the end of a budget.
     #[inline(always)]
     pub(crate) fn timeout_words(&mut self, context: Ref<Context>, number: u32) -> [u64; 4] {
         let context = self.machine.get_mut(context);
@@ -139,6 +142,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         told.flags |= Thread::FAULTS;
         let [a, b, c, d] = words;
+        // Beside its registers, which it needs unchanged to go on.
         told.fault = [Info::new(label, words.len()).0, a, b, c, d];
         let told = self.send(thread, cap, crate::ipc::Send::Call).is_ok();
         if !told {
@@ -155,6 +159,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.carry(from, caller, 0, true);
             return true;
         }
+        // An answer to a fault carries nothing: only its label counts.
         self.machine.get_mut(caller).flags &= !Thread::FAULTS;
         Info(self.machine.get(from).registers.info::<M::Layout>()).label() == 0
     }

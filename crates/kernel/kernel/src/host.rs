@@ -107,7 +107,7 @@ impl<L: Layout, P: Stage1> Host<L, P> {
         }
     }
 
-    /// A machine with so much memory, which checks.
+    /// Returns a machine with so much memory, which checks.
     #[must_use]
     pub fn checked(len: u32, base: u64) -> Self {
         let granules = len.next_multiple_of(PAGE) / GRANULE;
@@ -128,13 +128,13 @@ impl<L: Layout, P: Stage1> Host<L, P> {
         self
     }
 
-    /// All of memory.
+    /// Returns all of memory.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.pages.as_bytes()
     }
 
-    /// All of memory, to be changed.
+    /// Returns all of memory, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.pages.as_mut_bytes()
     }
@@ -144,27 +144,27 @@ impl<L: Layout, P: Stage1> Host<L, P> {
         self.mark(at, len, WORDS);
     }
 
-    /// How often the kernel looked at memory or changed it.
+    /// Returns how often the kernel looked at memory or changed it.
     #[must_use]
     pub fn accesses(&self) -> u64 {
         self.accesses.get()
     }
 
-    /// Kind of the object at an offset, if the machine checks.
+    /// Returns the kind of the object at an offset, if the machine checks.
     #[must_use]
     pub fn kind_at(&self, at: u32) -> Option<Kind> {
         let here = *self.map.as_ref()?.get((at / GRANULE) as usize)?;
         Kind::new(here & !START).filter(|kind| *kind != Kind::Null)
     }
 
-    /// True if an object of a kind begins at an offset, if the machine checks.
+    /// Tells if an object of a kind begins at an offset, if the machine checks.
     #[must_use]
     pub fn begins(&self, at: u32, kind: Kind) -> bool {
         let here = self.map.as_ref().and_then(|map| map.get((at / GRANULE) as usize));
         here.is_some_and(|here| *here == kind as u8 | START) && at % GRANULE == 0
     }
 
-    /// All objects in memory, by offset, if the machine checks.
+    /// Returns all objects in memory, by offset, if the machine checks.
     pub fn objects(&self) -> impl Iterator<Item = (u32, Kind)> + '_ {
         let map = self.map.as_deref().unwrap_or_default().iter().enumerate();
         map.filter(|(_, here)| **here & START != 0)
@@ -209,7 +209,7 @@ impl<L: Layout, P: Stage1> Host<L, P> {
         assert!(fits(first) && fits(last) && whole, "{name} at {at:#x}, where {lies:?} lies");
     }
 
-    /// The frames, tables and addresses that a root table maps, by an entry's own words: address,
+    /// Returns the frames, tables and addresses that a root table maps, by an entry's own words: address,
     /// level and entry. Whatever is in the tables is followed.
     #[must_use]
     pub fn walk(&self, root: u32) -> Vec<(u64, u32, Entry)> {
@@ -415,7 +415,7 @@ impl Layout for Odd {
     }
 }
 
-/// The capability of memory that nothing was made of yet: 2^`bits` bytes at a multiple of that.
+/// Returns the capability of memory that nothing was made of yet: 2^`bits` bytes at a multiple of that.
 #[must_use]
 pub const fn memory(at: u32, bits: u8) -> Cap {
     Cap::original(Kind::Untyped, at, bits)

@@ -6,7 +6,7 @@ use crate::{Event, Interrupt, Kernel, Machine, Ref};
 use bulkhead_kernel_abi::Kind;
 
 impl<M: Machine> Kernel<'_, M> {
-    /// An interrupt came: the thread that waits for it is told.
+    /// Tells the thread that waits for an interrupt of it.
     pub fn interrupt(&mut self, at: Ref<Interrupt>) {
         if let Some(wake) = self.interrupted(at) {
             self.wake(wake);
@@ -22,7 +22,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// An interrupt but for the last thing to do, if there is one.
+    /// Handles an interrupt but for the last step, and returns that, if there is one.
     #[inline(always)]
     pub fn interrupted(&mut self, at: Ref<Interrupt>) -> Option<Wake> {
         let interrupt = self.machine.get_mut(at);
@@ -45,7 +45,7 @@ impl<M: Machine> Kernel<'_, M> {
         cap.is(Kind::Notification).then(|| Wake { at: cap.at(), bits })
     }
 
-    /// The next one may come.
+    /// Lets the next one come.
     pub(crate) fn acknowledge(&mut self, at: Ref<Interrupt>) {
         let Interrupt { state, unmask, rests, .. } = *self.machine.get(at);
         self.machine.get_mut(at).state = rests;

@@ -31,7 +31,7 @@ pub(crate) const fn no_call() -> Outcome {
     Err(Status::new(Code::NoCall, 0, 0))
 }
 
-/// A word as a number below a limit.
+/// Returns a word as a number below a limit.
 pub(crate) fn below(word: u64, end: u64, argument: u8) -> Result<u64, Status> {
     match word < end {
         true => Ok(word),
@@ -132,6 +132,7 @@ impl<M: Machine> Kernel<'_, M> {
                 if moved.is(Kind::Null) {
                     return Err(Status::new(Code::NoCapability, 2, words[1]));
                 }
+                // Memory goes downwards only: a node may not lie in a node that is made of it.
                 if !tree::may_lie(&moved, depth, cap.data) {
                     return Err(Status::new(Code::Upwards, 2, cap.data));
                 }
@@ -157,6 +158,7 @@ impl<M: Machine> Kernel<'_, M> {
                 below(sp, space::user_end::<M>(), 2)?;
                 let begins = method == label::START;
                 let nowhere = begins && self.machine.get(at).space == 0;
+                // The answer of this call would overwrite the current thread's new registers.
                 if at == self.core.current || nowhere {
                     return Err(Status::new(Code::BadState, 0, 0));
                 }
@@ -228,11 +230,14 @@ impl<M: Machine> Kernel<'_, M> {
             if offset > fits || offset % size_of::<Buffer>() as u64 != 0 {
                 return Err(Status::new(Code::OutOfRange, 4, fits));
             }
+            // The kernel reaches a buffer by its window on the sandbox's memory, and a device's registers are not in
+            // it.
             if cap.flags & Cap::DEVICE != 0 {
                 return Err(Status::new(Code::WrongKind, 3, Kind::Frame as u64));
             }
             buffer = Ref::new((cap.object << 12) + offset as u32);
         }
+        // From here on nothing fails.
         let space_root = self.machine.physical(self.machine.get(space).cap.object);
         self.keep(slot_of(at, Place::Root), Place::Root, Some(node));
         self.keep(slot_of(at, Place::Buffer), Place::Buffer, frame);
@@ -249,11 +254,12 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// An object keeps a capability, instead of the former one in that place.
+    /// Keeps a capability for an object, instead of the former one in that place.
     fn keep(&mut self, slot: Ref<Slot>, place: Place, from: Option<Ref<Slot>>) {
         self.drop_slot(slot);
         if let Some(from) = from {
             let cap = self.machine.get(from).cap;
+            // Derived: it keeps the object no longer than the capability that was given.
             let kept = Cap { flags: cap.flags & Cap::DEVICE, ..cap };
             let kept = if cap.is(Kind::Frame) { Cap { data: 0, ..kept } } else { kept };
             tree::insert(self.machine, from, slot, kept);
@@ -269,6 +275,7 @@ impl<M: Machine> Kernel<'_, M> {
     ) -> Result<(), Status> {
         let authority = root.find(self.machine, words[2], Kind::Thread, 3)?;
         let authority: Ref<Thread> = self.machine.get(authority).cap.at();
+        // The authority is a thread that the caller names: so a manager uses its own for others.
         let most = self.machine.get(authority).max_priority;
         let wrong = |argument| Err(Status::new(Code::NoAuthority, argument, u64::from(most)));
         if words[0] > u64::from(most) {
@@ -283,7 +290,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// A thread's priority has changed where it is queued.
+    /// Moves a thread with a new priority to its place in the queue.
     fn reorder(&mut self, at: Ref<Thread>) {
         let Thread { context, priority, .. } = *self.machine.get(at);
         let is_set = |context| self.machine.get::<Context>(context).is_set != 0;
@@ -296,7 +303,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.requeue_waiting(at);
     }
 
-    /// A thread that waits has another priority.
+    /// Moves a waiting thread with a new priority to its place in the queue.
     fn requeue_waiting(&mut self, at: Ref<Thread>) {
         let Thread { state, waits_at, .. } = *self.machine.get(at);
         let queued = |s: State| state == s as u8;
@@ -337,7 +344,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// The capability that an object is to keep, the first argument; 0 is nothing.
+    /// Returns the capability that an object is to keep, the first argument; 0 is nothing.
     #[inline(never)]
     fn kept(
         &self,
@@ -366,6 +373,7 @@ impl<M: Machine> Kernel<'_, M> {
             }
         };
         let old = self.machine.get(at).notification;
+        // One thread for each: a signal has to know which one to wake.
         if !new.is_none() && !self.machine.get(new).bound.is_none() {
             return Err(Status::new(Code::Occupied, 1, 0));
         }
@@ -419,6 +427,7 @@ impl<M: Machine> Kernel<'_, M> {
             label::CONSUMED => return Ok(self.consumed(at)),
             label::YIELD_TO => {
                 let thread = self.machine.get(at).thread;
+                // A thread that waits cannot be first among those that run.
                 let runs = |t: Ref<Thread>| self.machine.get(t).state == State::Running as u8;
                 if !thread.some().is_some_and(runs) {
                     return Err(Status::new(Code::BadState, 0, 0));
@@ -441,7 +450,7 @@ impl<M: Machine> Kernel<'_, M> {
         DONE
     }
 
-    /// Work on a PIBS context is now for another one: at its priority, higher or lower, which the thread has
+    /// Lets a PIBS context work for another one from now on: at its priority, higher or lower, which the thread has
     /// then, too. A server that runs on it keeps its own.
     pub(crate) fn serve(&mut self, at: Ref<Context>, of: Ref<Context>) -> Result<(), Invalid> {
         let Context { time, home, is_set, .. } = *self.machine.get(at);
@@ -473,6 +482,7 @@ impl<M: Machine> Kernel<'_, M> {
         let slot = root.slot(self.machine, address, 1)?;
         let cap = self.machine.get(slot).cap;
         let Context { home, notification, thread, .. } = *self.machine.get(at);
+        // Taking it from a holder is the work of `UNBIND`.
         if !home.is_none() || !notification.is_none() || !thread.is_none() {
             return Err(Status::new(Code::Occupied, 0, 0));
         }
@@ -564,6 +574,7 @@ impl<M: Machine> Kernel<'_, M> {
                 check(cap, Rights::WRITE, 0)?;
                 let bytes = words.map(u64::to_le_bytes);
                 let text = bytes.as_flattened();
+                // Up to the first 0, so that a shorter text needs no length.
                 let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
                 self.machine.print(&text[..end]);
             }

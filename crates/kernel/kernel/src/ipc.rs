@@ -26,8 +26,8 @@ pub(crate) enum Send {
     Try,
 }
 
-/// The bits that a capability of a notification signals: its badge, and without one the lowest bit, so that no signal
-/// is lost.
+/// Returns the bits that a capability of a notification signals: its badge, and without one the lowest bit, so that no
+/// signal is lost.
 #[inline(always)]
 pub(crate) const fn bits(badge: u64) -> u64 {
     if badge == 0 { 1 } else { badge }
@@ -54,6 +54,7 @@ impl<M: Machine> Kernel<'_, M> {
             if how == Send::Try {
                 return Err(Status::new(Code::WouldBlock, 0, 0));
             }
+            // The capability may be gone when a receiver comes, so the thread keeps its badge and rights.
             let thread = self.machine.get_mut(from);
             thread.badge = cap.data;
             thread.flags &= !(Thread::CALLS | Thread::GRANTS);
@@ -65,6 +66,7 @@ impl<M: Machine> Kernel<'_, M> {
         let call = how == Send::Call;
         let waits = *self.machine.get(receiver);
         let passive = waits.context.is_none();
+        // Before anything changes: a refused message leaves the receiver waiting.
         self.can_take(from, call, waits.reply, passive)?;
         let held = match call && passive {
             true => self.begin_call(from, at)?,
@@ -93,6 +95,7 @@ impl<M: Machine> Kernel<'_, M> {
         let longest = self.machine.get(at).longest;
         let Thread { context, flags, .. } = *self.machine.get(from);
         let held = self.machine.get(context);
+        // A context that came through a reply object is in a call already. The limit of that holds for all of it.
         if longest == 0 || flags & Thread::FAULTS != 0 || held.is_set == 0 || !held.reply.is_none()
         {
             return Ok(Begin::Now(None));
@@ -108,7 +111,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(begin)
     }
 
-    /// A call with a limit has ended: its context has the held-back budget again.
+    /// Ends a call with a limit: its context has the held-back budget again.
     pub(crate) fn end_limit(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
         let held = core::mem::take(&mut self.machine.get_mut(reply).held);
         let Some(id) = crate::core::id(context).filter(|_| held != 0) else { return };
@@ -132,6 +135,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Ok(());
         }
         let context = self.machine.get(from).context;
+        // The receiver could not run to read it.
         if !call || context.is_none() {
             return Err(Status::new(Code::NoContext, 0, 0));
         }
@@ -192,7 +196,7 @@ impl<M: Machine> Kernel<'_, M> {
         false
     }
 
-    /// The first thread that waits at an endpoint for a receiver.
+    /// Returns the first thread that waits at an endpoint for a receiver.
     #[inline(always)]
     fn first_sender(&self, cap: Cap) -> Option<Ref<Thread>> {
         if !cap.is(Kind::Endpoint) {
@@ -202,7 +206,7 @@ impl<M: Machine> Kernel<'_, M> {
         queue.first.some().filter(|_| state == State::Sending as u32)
     }
 
-    /// The caller waits for the receiver's answer; its context goes along if the receiver has none.
+    /// Lets the caller wait for the receiver's answer; its context goes along if the receiver has none.
     fn expect_answer(&mut self, from: Ref<Thread>, to: Ref<Thread>, held: Option<Time>) {
         let reply = core::mem::take(&mut self.machine.get_mut(to).reply);
         let answer = self.machine.get_mut(reply);
@@ -225,7 +229,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.hand(context, to);
     }
 
-    /// Work of an interrupt's thread is done at the requester's priority.
+    /// Names the requester to an interrupt's thread, which works at that one's priority.
     fn name_requester(&mut self, of: Ref<Context>, to: Ref<Thread>) {
         let served = self.machine.get(to).context;
         if !of.is_none() && self.is_pibs(served) {
@@ -239,8 +243,8 @@ impl<M: Machine> Kernel<'_, M> {
         !context.is_none() && self.machine.get(context).time.policy() == pibs
     }
 
-    /// The priority of the thread that the context works for: its own, and not the priority of a server that runs on
-    /// it. Takes a step for each call, fewer than [`Reply::MOST_NESTED`].
+    /// Returns the priority of the thread that the context works for: its own, and not the priority of a server that
+    /// runs on it. Takes a step for each call, fewer than [`Reply::MOST_NESTED`].
     pub(crate) fn base(&self, context: Ref<Context>) -> u8 {
         let Context { time, thread, reply, .. } = *self.machine.get(context);
         let (mut next, mut caller) = (reply, thread);
@@ -251,7 +255,7 @@ impl<M: Machine> Kernel<'_, M> {
         thread.map_or(time.priority(), |thread| self.machine.get(thread).priority)
     }
 
-    /// A context came through a reply object to a thread.
+    /// Notes that a context came through a reply object to a thread.
     #[inline(always)]
     pub(crate) fn stack(&mut self, reply: Ref<Reply>, context: Ref<Context>, to: Ref<Thread>) {
         let top = core::mem::replace(&mut self.machine.get_mut(context).reply, reply);
@@ -299,8 +303,8 @@ impl<M: Machine> Kernel<'_, M> {
         self.hand(context, caller);
     }
 
-    /// The context with this reply object in its stack. Takes a step for each call that is nested in it, fewer than
-    /// [`Reply::MOST_NESTED`].
+    /// Returns the context with this reply object in its stack. Takes a step for each call that is nested in it, fewer
+    /// than [`Reply::MOST_NESTED`].
     pub(crate) fn stacked(&self, reply: Ref<Reply>) -> Ref<Context> {
         let mut top = reply;
         while let Some(above) = self.machine.get(top).above.some() {
@@ -337,9 +341,10 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The thread that waits at a reply object.
+    /// Returns the thread that waits at a reply object.
     pub(crate) fn answered(&self, reply: Ref<Reply>, argument: u8) -> Result<Ref<Thread>, Status> {
         let reply = reply.some().ok_or(Status::new(Code::NoCapability, argument, 0))?;
+        // A caller that was stopped or deleted waits no more.
         let nobody = Status::new(Code::BadState, argument, 0);
         self.machine.get(reply).caller.some().ok_or(nobody)
     }
@@ -424,7 +429,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// The reply object for the next caller of a thread.
+    /// Sets the reply object for the next caller of a thread.
     #[inline(never)]
     fn expect_caller(&mut self, to: Ref<Thread>, reply: Ref<Reply>) {
         let before = core::mem::replace(&mut self.machine.get_mut(to).reply, reply);
@@ -441,9 +446,11 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Checks if a thread may wait until a time, instead of for ever: a time in the past polls.
     fn check_deadline(&mut self, thread: Ref<Thread>, until: Time) -> Result<(), Status> {
+        // A deadline that is past asks to look only.
         if until <= self.now() {
             return Err(Status::new(Code::TimedOut, 0, 0));
         }
+        // The alarm lies with the context, and borrowed time goes back while the thread waits.
         match self.is_borrowed(thread) || self.machine.get(thread).context.is_none() {
             true => Err(Status::new(Code::NoContext, 1, 0)),
             false => Ok(()),
@@ -498,6 +505,7 @@ impl<M: Machine> Kernel<'_, M> {
             let receives = |t: &Ref<Thread>| self.machine.get(*t).state == State::Receiving as u8;
             bound.some().filter(receives)
         });
+        // The bits stay for the next thread that asks.
         let Some(receiver) = receiver else { return };
         if self.lend(at, receiver) {
             self.take_bits(receiver, at);
@@ -567,7 +575,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// A call of a thread's comes back with an error.
+    /// Lets a thread's call come back with an error.
     pub(crate) fn refuse(&mut self, thread: Ref<Thread>, status: Status) {
         let refused = self.machine.get_mut(thread);
         if refused.flags & Thread::FAULTS != 0 {
@@ -578,7 +586,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.ready(thread);
     }
 
-    /// The object that a thread waited for is gone.
+    /// Wakes a thread, since the object that it waited for is gone.
     pub(crate) fn cancelled(&mut self, thread: Ref<Thread>) {
         if !thread.is_none() {
             self.refuse(thread, Status::new(Code::Cancelled, 0, 0));
@@ -600,6 +608,7 @@ impl<M: Machine> Kernel<'_, M> {
         };
         let info = info.of_a_message();
         let target = self.machine.get(to).buffer;
+        // Unless both sides have a buffer, the message is cut to the registers.
         let both = !source.is_none() && !target.is_none();
         let mut info = if both { info } else { info.within_registers() };
         if info.words() > REGISTER_WORDS {
@@ -609,6 +618,7 @@ impl<M: Machine> Kernel<'_, M> {
                 self.machine.get_mut(target).words[n % BUFFER_WORDS] = word;
             }
         }
+        // The message arrives without it: its receiver sees that by the form.
         if info.has_cap() && !(grants && self.carry_cap(from, to)) {
             info = info.without_cap();
         }
@@ -622,6 +632,7 @@ impl<M: Machine> Kernel<'_, M> {
         let sender = self.machine.get(from).buffer;
         let receiver = self.machine.get(to).buffer;
         let (Some(sender), Some(receiver)) = (sender.some(), receiver.some()) else { return false };
+        // The buffers are the programs' memory: each word is read once.
         let given = self.machine.get(sender).cap as Address;
         let place = self.machine.get(receiver).receive as Address;
         let given = Root::of(self.machine, from).slot(self.machine, given.into(), 0);

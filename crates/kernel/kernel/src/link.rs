@@ -48,14 +48,16 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A call after which the sandbox has the slot, if the monitor says so.
+    /// Makes a call after which the sandbox has the slot, if the monitor says so.
     fn open(&mut self, slot: Ref<Slot>, [call, first, second]: [u64; 3]) -> u64 {
+        // First the monitor, then the program: what is shown is always the sandbox's.
         let answer = self.machine.ask(call, first, second);
         if answer != OK {
             return answer;
         }
         let (at, thread) = (self.machine.get(slot).cap.at::<Link>(), self.core.current);
         let link = self.machine.get_mut(at);
+        // The thread is noted, since the slot is closed with it.
         (link.open, link.thread) = (1, thread);
         link.uses += 1;
         let uses = link.uses;
@@ -68,6 +70,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn close(&mut self, at: Ref<Link>) -> u64 {
+        // In this order a program's late access is its own exception, not the sandbox's end.
         space::set_link(self, at, false);
         let number = self.machine.get(at).number;
         let answer = self.machine.ask(CLOSE, number.into(), 0);
@@ -79,9 +82,10 @@ impl<M: Machine> Kernel<'_, M> {
         answer
     }
 
-    /// A capability goes: the use that began by it is over.
+    /// Ends the use of a slot that began by a capability, which goes.
     pub(crate) fn end_use(&mut self, cap: &Cap) {
         let Link { open, uses, .. } = *self.machine.get(cap.at());
+        // Another capability of the link may have begun the present use.
         if open != 0 && cap.data == uses {
             self.close(cap.at());
         }
@@ -99,9 +103,9 @@ impl<M: Machine> Kernel<'_, M> {
         caller.some().is_some_and(|caller| self.part_faulted(caller))
     }
 
-    /// A thread ends or begins anew: no thread goes on with its slots. Closes one of them, and returns true if there
-    /// was one. Each is a call of the monitor, so an entry of the kernel has one at most. The ending thread, or its
-    /// deleter, comes again.
+    /// Closes one of a thread's slots, and returns true if there was one. The thread ends or begins anew: no thread
+    /// goes on with its slots. Each is a call of the monitor, so an entry of the kernel has one at most. The ending
+    /// thread, or its deleter, comes again.
     #[inline(always)]
     pub(crate) fn part_once(&mut self, thread: Ref<Thread>) -> bool {
         let opened = self.machine.get(thread).flags & Thread::LINKS != 0;

@@ -13,14 +13,14 @@ pub struct Root {
 }
 
 impl Root {
-    /// A thread's.
+    /// Returns a thread's capability space.
     #[inline(always)]
     pub fn of<M: Machine>(m: &M, thread: Ref<Thread>) -> Self {
         let thread = m.get(thread);
         Self { first: thread.root, slots: thread.root_slots }
     }
 
-    /// The slot at an [`bulkhead_kernel_abi::Address`], which may be empty.
+    /// Returns the slot at an [`bulkhead_kernel_abi::Address`], which may be empty.
     ///
     /// # Errors
     /// [`Code::NoCapability`], with the argument's number: no such slot.
@@ -34,10 +34,11 @@ impl Root {
         slot.some().ok_or(Status::new(Code::NoCapability, argument, address))
     }
 
-    /// A slot of a node that a capability in the root node reaches; none: no such slot.
+    /// Returns a slot of a node that a capability in the root node reaches; none: no such slot.
     #[inline(never)]
     fn far<M: Machine>(self, m: &M, address: u64) -> Ref<Slot> {
         let (node, index) = (address >> 16, (address & 0xFFFF) as u32);
+        // One level of nodes: a lookup takes two steps at most.
         if node == 0 || node >= u64::from(self.slots) {
             return Ref::NONE;
         }
@@ -45,18 +46,19 @@ impl Root {
         node.and_then(|node| node.at(index)).unwrap_or(Ref::NONE)
     }
 
-    /// A slot of it; slot 0 is reserved.
+    /// Returns one of its slots; slot 0 is reserved.
     pub fn at(self, index: u32) -> Option<Ref<Slot>> {
         (index != 0 && index < self.slots).then(|| self.first.nth(index))
     }
 
-    /// The node that a capability reaches.
+    /// Returns the node that a capability reaches.
     pub fn node(cap: &Cap) -> Option<Self> {
+        // A node that is being emptied takes nothing in, or its deletion might not end.
         let usable = cap.is(Kind::Node) && cap.flags & Cap::DYING == 0;
         usable.then(|| Self { first: cap.at(), slots: 1 << cap.bits })
     }
 
-    /// A slot with a capability of a kind.
+    /// Returns a slot with a capability of a kind.
     ///
     /// # Errors
     /// [`Code::NoCapability`], [`Code::WrongKind`] with the kind that lies there.
@@ -79,7 +81,7 @@ impl Root {
 }
 
 impl Root {
-    /// The object of a capability of a kind.
+    /// Returns the object of a capability of a kind.
     ///
     /// # Errors
     /// As [`Root::find`].

@@ -34,21 +34,21 @@ impl<T> Ref<T> {
     /// No object.
     pub const NONE: Self = Self::new(0);
 
-    /// The object at an offset.
+    /// Returns the object at an offset.
     #[inline(always)]
     #[must_use]
     pub const fn new(at: u32) -> Self {
         Self { at, object: PhantomData }
     }
 
-    /// Its offset.
+    /// Returns its offset.
     #[inline(always)]
     #[must_use]
     pub const fn at(self) -> u32 {
         self.at
     }
 
-    /// True if it is none.
+    /// Tells if it is none.
     #[inline(always)]
     #[must_use]
     pub const fn is_none(self) -> bool {
@@ -62,7 +62,7 @@ impl<T> Ref<T> {
         if self.at == 0 { None } else { Some(self) }
     }
 
-    /// The `n`th of several that lie side by side, this one being the first.
+    /// Returns the `n`th of several that lie side by side, this one being the first.
     #[inline(always)]
     #[must_use]
     pub const fn nth(self, n: u32) -> Self {
@@ -156,19 +156,19 @@ pub trait Layout {
 }
 
 impl Registers {
-    /// Which call, and the reply object.
+    /// Tells which call, and the reply object.
     #[inline(always)]
     pub const fn op<L: Layout>(&self) -> u64 {
         self.0[L::OP]
     }
 
-    /// The capabilities that it names.
+    /// Returns the capabilities that it names.
     #[inline(always)]
     pub const fn named<L: Layout>(&self) -> u64 {
         self.0[L::NAMED]
     }
 
-    /// The message's description.
+    /// Returns the message's description.
     #[inline(always)]
     pub const fn info<L: Layout>(&self) -> u64 {
         self.0[L::INFO]
@@ -180,7 +180,7 @@ impl Registers {
         self.0[L::WORDS + n % REGISTER_WORDS]
     }
 
-    /// The message's first words.
+    /// Returns the message's first words.
     #[inline(always)]
     pub const fn words<L: Layout>(&self) -> [u64; REGISTER_WORDS] {
         [self.word::<L>(0), self.word::<L>(1), self.word::<L>(2), self.word::<L>(3)]
@@ -210,17 +210,17 @@ impl Registers {
         self.0[L::INFO] = info;
     }
 
-    /// When the thread goes on, it makes its call once more.
+    /// Lets the thread make its call once more when it goes on.
     pub const fn repeat<L: Layout>(&mut self) {
         self.0[L::IP] = self.0[L::IP].wrapping_sub(L::CALL_LEN);
     }
 
-    /// Next instruction.
+    /// Returns the next instruction.
     pub const fn ip<L: Layout>(&self) -> u64 {
         self.0[L::IP]
     }
 
-    /// Stack pointer.
+    /// Returns the stack pointer.
     pub const fn sp<L: Layout>(&self) -> u64 {
         self.0[L::SP]
     }
@@ -243,9 +243,9 @@ pub trait Machine: Sized {
     /// How page tables of user space are encoded.
     type Pages: Stage1;
 
-    /// An object. The kernel vouches that one of this type lies there.
+    /// Returns an object. The kernel vouches that one of this type lies there.
     fn get<T: Object>(&self, at: Ref<T>) -> &T;
-    /// An object, to be changed.
+    /// Returns an object, to be changed.
     fn get_mut<T: Object>(&mut self, at: Ref<T>) -> &mut T;
     /// Objects side by side behind another one: `count` of type `U` at `at + size_of::<T>()`.
     fn with_tail<T: Object, U: Object>(&mut self, at: Ref<T>, count: usize) -> (&mut T, &mut [U]);
@@ -255,12 +255,12 @@ pub trait Machine: Sized {
     /// For machines that check.
     fn note(&mut self, _at: u32, _len: u32, _kind: Option<bulkhead_kernel_abi::Kind>) {}
 
-    /// True if it wants to be told of events. A machine that never does has no code for them.
+    /// Tells if it wants to be told of events. A machine that never does has no code for them.
     #[inline(always)]
     fn is_traced(&self) -> bool {
         false
     }
-    /// Something happened.
+    /// Records an event.
     fn trace(&mut self, _event: Event) {}
 
     /// The physical address of an offset, as page tables have it.
@@ -288,11 +288,11 @@ pub trait Machine: Sized {
     fn access(&mut self, access: <Self::Layout as Layout>::Access) -> u64;
     /// Plays a script that the host made: writes to devices' registers. 0: an empty one.
     fn play(&mut self, script: u32);
-    /// Text for the sandbox's console.
+    /// Writes text to the sandbox's console.
     fn print(&mut self, text: &[u8]);
     /// Asks the sandbox's monitor for something: a hypercall with two arguments. Returns its answer.
     fn ask(&mut self, call: u64, first: u64, second: u64) -> u64;
-    /// The sandbox has started.
+    /// Says that the sandbox has started.
     fn ready(&mut self);
     /// The sandbox ends; on the host it does not.
     fn exit(&mut self, code: u32);

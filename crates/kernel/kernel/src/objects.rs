@@ -133,7 +133,7 @@ impl Thread {
 /// Size of a thread, as a power of two: the second half keeps vector registers.
 pub const THREAD_BITS: u8 = 11;
 
-/// Where a thread's vector registers are kept.
+/// Finds where a thread's vector registers are kept.
 #[must_use]
 pub const fn vectors(thread: Ref<Thread>) -> Ref<Vectors> {
     Ref::new(thread.at() + (1 << (THREAD_BITS - 1)))
@@ -286,13 +286,13 @@ pub struct Link {
 /// Smallest and greatest size of a context, as a power of two.
 pub const CONTEXT_BITS: [u8; 2] = [9, 12];
 
-/// How many refills a context of a size has room for.
+/// Returns how many refills a context of a size has room for.
 #[must_use]
 pub const fn refills(bits: u8) -> u32 {
     (((1usize << bits) - size_of::<Context>()) / size_of::<Refill>()) as u32
 }
 
-/// The size of an object, as a power of two; `bits` is the caller's choice for kinds that have one.
+/// Returns the size of an object, as a power of two; `bits` is the caller's choice for kinds that have one.
 ///
 /// # Errors
 /// The least and the greatest value that would be right, where `bits` is not.

@@ -6,8 +6,9 @@ use bulkhead_kernel_abi::{Code, Status};
 use bulkhead_sched::Time;
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The time of this entry.
+    /// Returns the time of this entry.
     pub(crate) fn now(&mut self) -> Time {
+        // Read once in an entry, so that all its steps agree on the time.
         if self.core.now == 0 {
             self.core.now = self.machine.now();
         }
@@ -18,7 +19,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.get_mut(thread).state = state as u8;
     }
 
-    /// A thread can run from now on, if it has a context.
+    /// Lets a thread run from now on, if it has a context.
     #[inline(never)]
     pub(crate) fn ready(&mut self, thread: Ref<Thread>) {
         self.set_state(thread, State::Running);
@@ -42,7 +43,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.core.undecided |= u32::from(decide);
     }
 
-    /// Nothing runs on a context from now on, until something is woken on it or `until` has come.
+    /// Lets nothing run on a context, until something is woken on it or `until` has come.
     #[inline(never)]
     pub(crate) fn rest(&mut self, context: Ref<Context>, until: Time) {
         let Some(id) = id(context) else { return };
@@ -56,7 +57,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.core.undecided |= u32::from(decide);
     }
 
-    /// A thread doesn't run any more: it waits for something.
+    /// Stops a thread: it waits for something.
     #[inline(never)]
     pub(crate) fn stop(&mut self, thread: Ref<Thread>, state: State, until: Time) {
         self.set_state(thread, state);
@@ -64,7 +65,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.rest(context, until);
     }
 
-    /// A thread stops that could not go on. The context that it runs on goes back at once where it came from: the
+    /// Stops a thread that could not go on. The context that it runs on goes back at once where it came from: the
     /// thread's handler may come late, or never.
     #[inline(never)]
     pub(crate) fn halt(&mut self, thread: Ref<Thread>) {
@@ -72,11 +73,11 @@ impl<M: Machine> Kernel<'_, M> {
         self.give_back(thread);
     }
 
-    /// A context is with another thread from now on, or with none; it runs there if it ran before or the thread can
-    /// run.
+    /// Hands a context to another thread, or to none; it runs there if it ran before or the thread can run.
     #[inline(never)]
     pub(crate) fn hand(&mut self, context: Ref<Context>, to: Ref<Thread>) {
         let from = core::mem::replace(&mut self.machine.get_mut(context).thread, to);
+        // First out of the old holder: at no time have two threads one context.
         if let Some(from) = from.some() {
             self.machine.get_mut(from).context = Ref::NONE;
         }
@@ -93,8 +94,8 @@ impl<M: Machine> Kernel<'_, M> {
         !context.is_none() && self.machine.get(context).home != thread
     }
 
-    /// A thread that waits for messages keeps no borrowed time. The context that it runs on goes back to the caller
-    /// that it came from, which waits on for the answer, or to the notification.
+    /// Gives borrowed time back: a thread that waits for messages keeps none. The context goes to the caller that it
+    /// came from, which waits on for the answer, or to the notification.
     #[inline(never)]
     pub(crate) fn give_back(&mut self, thread: Ref<Thread>) {
         if !self.is_borrowed(thread) {
@@ -116,7 +117,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The first threads begin. The host woke them by another clock.
+    /// Starts the first threads. The host woke them by another clock.
     pub fn start(&mut self) {
         // The host's current thread has not run here.
         self.core.current = Ref::NONE;
@@ -154,6 +155,7 @@ impl<M: Machine> Kernel<'_, M> {
         let next = running.map_or(Ref::NONE, |running| self.machine.get(running).thread);
         // Also from no thread: the one that ran before that may have been another one, or be gone.
         let before = core::mem::replace(&mut self.core.current, next);
+        // The next entry reads the clock anew.
         self.core.now = 0;
         self.trace_run();
         self.enter(before);
@@ -167,19 +169,21 @@ impl<M: Machine> Kernel<'_, M> {
         if before != current {
             self.machine.enter_thread(pointer);
         }
+        // Threads of one program share the space. A thread without one never runs.
         if space != self.core.space && space != 0 {
             self.core.space = space;
             self.machine.enter_space(space);
         }
         let vectors = flags & Thread::VECTORS != 0;
         let owner = if vectors { current } else { Ref::NONE };
+        // Only a change of the owner saves and loads them.
         if owner != self.core.vectors_of {
             self.core.vectors_of = owner;
             self.machine.use_vectors(owner.some().map(crate::vectors));
         }
     }
 
-    /// The timer fired.
+    /// Handles the timer's interrupt.
     pub fn timer(&mut self) {
         self.timer_came();
         if !self.fast_timeout() && !self.fast_refill() {
@@ -205,10 +209,11 @@ impl<M: Machine> Kernel<'_, M> {
         self.core.timer = Time::MAX;
     }
 
-    /// A wait's deadline has come before its signal or message.
+    /// Ends a wait with a deadline that has come before its signal or message.
     #[inline(never)]
     fn time_out(&mut self, context: Ref<Context>) {
         let thread = self.machine.get(context).thread;
+        // The context's thread has gone meanwhile.
         if thread.is_none() {
             return;
         }

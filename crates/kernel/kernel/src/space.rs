@@ -30,6 +30,7 @@ pub(crate) fn begin<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
 
 /// Makes fresh memory an empty table.
 pub(crate) fn begin_table<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
+    // Memory is zeroed already: on most architectures that is the empty entry.
     if M::Pages::empty() != 0 {
         kernel.machine.get_mut::<PageTable>(Ref::new(at)).0 = [M::Pages::empty(); 512];
     }
@@ -38,6 +39,7 @@ pub(crate) fn begin_table<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
 /// Ends a space: its mappings are gone.
 pub(crate) fn end<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) -> bool {
     set_live(kernel, at, false);
+    // The processor must not walk tables that are other memory soon.
     if kernel.core.space == kernel.machine.physical(at) {
         kernel.core.space = kernel.core.own_space;
         kernel.machine.enter_space(kernel.core.own_space);
@@ -63,7 +65,7 @@ fn is_live<M: Machine>(kernel: &Kernel<'_, M>, at: u32) -> bool {
     at >> 12 < kernel.core.pages && kernel.machine.get(word) & bit != 0
 }
 
-/// The table with an address' entry at a level.
+/// Returns the table with an address' entry at a level.
 ///
 /// # Errors
 /// The level at which one is missing.
@@ -104,6 +106,7 @@ pub(crate) fn set_link<M: Machine>(kernel: &mut Kernel<'_, M>, at: Ref<Link>, th
         false => M::Pages::empty(),
     };
     kernel.machine.get_mut(above).0[index(address, 1)] = entry;
+    // All translations of the space: a slot has up to 512 pages.
     if !there && kernel.core.space == kernel.machine.physical(space) {
         let root = kernel.core.space;
         kernel.machine.enter_space(root);
@@ -114,7 +117,7 @@ fn level_of(cap: &Cap) -> u32 {
     if cap.bits == 21 { 1 } else { 0 }
 }
 
-/// The physical address of a frame.
+/// Returns the physical address of a frame.
 pub(crate) fn physical<M: Machine>(kernel: &Kernel<'_, M>, cap: &Cap) -> u64 {
     let at = u64::from(cap.object) << 12;
     match cap.flags & Cap::DEVICE {
@@ -134,9 +137,11 @@ pub(crate) fn map_frame<M: Machine>(
 ) -> Result<(), Status> {
     let cap = kernel.machine.get(slot).cap;
     let rights = rights.masked(cap.rights());
+    // A page format need not know pages that cannot be read.
     if !rights.has(Rights::READ) {
         return Err(Status::new(Code::NoRight, 3, u64::from(Rights::READ.0)));
     }
+    // No program can change its code, whatever it is talked into.
     if rights.has(Rights::WRITE.and(Rights::EXECUTE)) {
         return Err(Status::new(Code::WriteExecute, 3, 0));
     }
@@ -145,6 +150,7 @@ pub(crate) fn map_frame<M: Machine>(
     if address % size != 0 || address >= end || end - address < size {
         return Err(Status::new(Code::OutOfRange, 2, end - size));
     }
+    // One mapping for each capability, so that its end finds it.
     if frame_entry(kernel, &cap).is_some() {
         return Err(Status::new(Code::Occupied, 0, 0));
     }
@@ -168,7 +174,7 @@ pub(crate) fn map_frame<M: Machine>(
     Ok(())
 }
 
-/// Where a frame is mapped: where its capability says so, if that is still true. Space and tables may
+/// Finds where a frame is mapped: where its capability says so, if that is still true. Space and tables may
 /// have gone since, or others come.
 fn frame_entry<M: Machine>(
     kernel: &Kernel<'_, M>,
@@ -227,7 +233,7 @@ pub(crate) fn map_table<M: Machine>(
     Ok(())
 }
 
-/// The place of a table, from its capability.
+/// Returns the place of a table, from its capability.
 fn table_entry<M: Machine>(
     kernel: &Kernel<'_, M>,
     cap: &Cap,
@@ -252,7 +258,7 @@ pub(crate) fn unmap_table<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
     }
 }
 
-/// A frame's or table's mapping ends.
+/// Ends a frame's or table's mapping.
 #[inline(never)]
 pub(crate) fn unmap<M: Machine>(kernel: &mut Kernel<'_, M>, slot: Ref<Slot>) {
     let cap = kernel.machine.get(slot).cap;

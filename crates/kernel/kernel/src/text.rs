@@ -16,7 +16,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// The text so far, and the end of the line.
+    /// Returns the text so far, and the end of the line.
     pub fn end(&mut self) -> &[u8] {
         // The last place is left for it.
         self.len = self.len.min(self.bytes.len() - 1);

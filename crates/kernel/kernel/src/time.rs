@@ -10,7 +10,7 @@ pub const MIN_PERIOD: Time = 10_000;
 /// Longest period, ns: an hour.
 pub const MAX_PERIOD: Time = 3_600_000_000_000;
 
-/// The account that a policy has.
+/// Returns the account that a policy has.
 const fn of_account(policy: Policy) -> bulkhead_sched::Policy {
     match policy {
         Policy::Sporadic => bulkhead_sched::Policy::Sporadic,
@@ -62,7 +62,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// A call on a context has no limit any more: it gets another budget.
+    /// Ends limits of calls on a context: it gets another budget.
     fn end_limits(&mut self, at: Ref<Context>) {
         let mut next = self.machine.get(at).reply;
         while let Some(reply) = next.some() {
@@ -86,7 +86,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.renewed(at);
     }
 
-    /// A context is another one: its thread runs on it at the thread's own priority.
+    /// Settles a changed context: its thread runs on it at the thread's own priority.
     #[inline(never)]
     pub(crate) fn renewed(&mut self, at: Ref<Context>) {
         self.core.undecided = 1;

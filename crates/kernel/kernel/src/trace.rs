@@ -62,7 +62,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 }
 
-/// The thread that a context is with, the context's offset, and the rest of its refill.
+/// Returns the thread that a context is with, the context's offset, and the rest of its refill.
 #[inline(always)]
 fn state<M: Machine>(machine: &M, at: Ref<Context>) -> (u32, u32, u64) {
     let Context { time, thread, .. } = machine.get(at);

@@ -95,8 +95,9 @@ pub fn may_lie(cap: &Cap, depth: u16, node_depth: u64) -> bool {
     }
 }
 
-/// The next slot to be deleted, if `slot` is to go with all that depends on it. It has no children, and its node is
-/// empty. `None`: a node has so many slots that looking through them is not over yet, or somebody has to come again.
+/// Returns the next slot to be deleted, if `slot` is to go with all that depends on it. It has no children, and its
+/// node is empty. `None`: a node has so many slots that looking through them is not over yet, or somebody has to come
+/// again.
 pub fn leaf<M: Machine>(m: &mut M, slot: Ref<Slot>) -> Option<Ref<Slot>> {
     let mut at = slot;
     loop {
@@ -107,6 +108,7 @@ pub fn leaf<M: Machine>(m: &mut M, slot: Ref<Slot>) -> Option<Ref<Slot>> {
         if !(cap.is(Kind::Node) && cap.is_original()) {
             return Some(at);
         }
+        // From here on no capability gets into the node.
         m.get_mut(at).cap.flags |= Cap::DYING;
         match content(m, &cap) {
             Content::Slot(inner) => at = inner,
@@ -125,13 +127,14 @@ enum Content {
 /// How many slots are looked at in one step.
 const LOOK: u32 = 64;
 
-/// Something that lies in a node that nobody can use any more. The node's slot 0, which holds no
+/// Finds something that lies in a node that no capability reaches any more. The node's slot 0, which holds no
 /// capability, remembers how far it is known to be empty.
 fn content<M: Machine>(m: &mut M, node: &Cap) -> Content {
     let first: Ref<Slot> = node.at();
     let slots = 1u32 << node.bits;
     let from = m.get(first).cursor;
     for n in from..slots.min(from + LOOK) {
+        // The cursor stays at it: more may have to go before it is empty.
         if m.get(first.nth(n)).cap.kind != 0 {
             m.get_mut(first).cursor = n;
             return Content::Slot(first.nth(n));

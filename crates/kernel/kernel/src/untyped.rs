@@ -50,6 +50,7 @@ impl<M: Machine> Kernel<'_, M> {
         if count == 0 || count > MOST {
             return Err(Status::new(Code::OutOfRange, 1, MOST));
         }
+        // All checks come before the first change: an error leaves everything as it was.
         tree::derivable(self.machine, slot, 0)?;
         let node = root.find(self.machine, words[1], Kind::Node, 2)?;
         let node = self.machine.get(node).cap;
@@ -59,6 +60,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Status::new(Code::Upwards, 2, node.data));
         }
         let end = words[2].checked_add(count).filter(|end| *end <= u64::from(places.slots));
+        // Slot 0 stays empty, so that address 0 names nothing.
         if words[2] == 0 || end.is_none() {
             return Err(Status::new(Code::OutOfRange, 3, u64::from(places.slots) - 1));
         }
@@ -74,12 +76,14 @@ impl<M: Machine> Kernel<'_, M> {
             // No object made of it is left: all of it can be used again.
             memory = Memory { used: 0, cleared: 0 };
         }
+        // Objects are aligned to their size: tables and frames have to be, and the others need no second rule.
         let start = (cap.object + memory.used).next_multiple_of(1 << log) - cap.object;
         let needed = u64::from(start) + (count << log);
         let total = 1u64 << cap.bits;
         if needed > total {
             return Err(Status::new(Code::NoMemory, 1, total - u64::from(memory.used)));
         }
+        // Before the zeroing, which goes on from here when the call is made again.
         self.machine.get_mut(slot).cap.data = memory.pack();
         // An object made of this memory zeroes it then.
         if kind != Kind::Untyped && !self.zeroed(slot, needed as u32) {
@@ -90,6 +94,7 @@ impl<M: Machine> Kernel<'_, M> {
             let cap = self.make(kind, at, bits, log, depth + 1);
             tree::insert(self.machine, slot, places.first.nth(first + n), cap);
         }
+        // Zeroed bytes behind the new objects are kept for the next call.
         let left = Memory::of(&self.machine.get(slot).cap).cleared;
         let used = needed as u32;
         let cleared = (memory.used + left).saturating_sub(used);
@@ -123,6 +128,7 @@ impl<M: Machine> Kernel<'_, M> {
             Kind::Frame => cap.object = at >> 12,
             Kind::Space => space::begin(self, at),
             Kind::Table => space::begin_table(self, at),
+            // The initial state of vector registers has one word that is not 0.
             Kind::Thread => {
                 let (word, value) = <M::Layout as Layout>::START_VECTORS;
                 self.machine.get_mut(crate::vectors(cap.at())).0[word] = value;

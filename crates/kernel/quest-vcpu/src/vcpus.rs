@@ -54,7 +54,7 @@ pub struct Vcpus {
 }
 
 impl Vcpus {
-    /// The manifest's VCPUs, from a [page](Given::vcpus).
+    /// Returns the manifest's VCPUs, from a [page](Given::vcpus).
     #[must_use]
     pub fn new(
         given: Given,
@@ -222,14 +222,14 @@ impl Vcpus {
         }
     }
 
-    /// The index of a VCPU that is there.
+    /// Returns the index of a VCPU that is there.
     fn index(&self, id: i32) -> Result<usize, Error> {
         let n = usize::try_from(id).ok().and_then(|id| id.checked_sub(1));
         let there = |n: &usize| self.vcpus.get(*n).copied().flatten().is_some_and(|v| !v.spare);
         n.filter(there).ok_or(Error::NotFound)
     }
 
-    /// Where a new one goes: a spare one's place, or an empty one.
+    /// Finds where a new one goes: a spare one's place, or an empty one.
     fn place(&self) -> Result<usize, Error> {
         let spare = self.vcpus.iter().position(|v| v.is_some_and(|v| v.spare));
         let place = spare.or_else(|| self.vcpus.iter().position(Option::is_none));
@@ -298,7 +298,7 @@ impl Vcpus {
     }
 }
 
-/// How many different ones there are.
+/// Returns how many different ones there are.
 fn distinct(all: impl Iterator<Item = i32> + Clone) -> u64 {
     let last = |(n, one): &(usize, i32)| !all.clone().skip(n + 1).any(|later| later == *one);
     all.clone().enumerate().filter(last).count() as u64
@@ -315,8 +315,8 @@ fn is_bound(context: Address, calls: &mut impl Calls) -> bool {
     refused.is_err_and(|status| status.code() == Some(Code::Occupied))
 }
 
-/// The thread that may give the highest priority, and which that is: asked for more than there is, the kernel says so,
-/// and changes nothing.
+/// Finds the thread that may give the highest priority, and that priority. Asked for more than there is, the kernel
+/// says so, and changes nothing.
 fn authority(given: &Given, calls: &mut impl Calls) -> (Address, u64) {
     const BEYOND: u64 = u8::MAX as u64 + 1;
     let most = |thread: &Address| {

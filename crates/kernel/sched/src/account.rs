@@ -78,7 +78,7 @@ impl Account {
         }
     }
 
-    /// A sporadic server that has its whole budget from `from` on.
+    /// Returns a sporadic server that has its whole budget from `from` on.
     ///
     /// # Errors
     /// [`Invalid::Budget`] unless 0 < budget <= period.
@@ -102,7 +102,7 @@ impl Account {
         }
     }
 
-    /// A strict server.
+    /// Returns a strict server.
     ///
     /// # Errors
     /// As [`Account::sporadic`].
@@ -182,7 +182,7 @@ impl Account {
         }
     }
 
-    /// How it gets its time.
+    /// Returns how it gets its time.
     pub const fn policy(&self) -> Policy {
         match self.policy {
             SPORADIC => Policy::Sporadic,
@@ -192,7 +192,7 @@ impl Account {
         }
     }
 
-    /// True if it has a list of refills.
+    /// Tells if it has a list of refills.
     pub const fn is_server(&self) -> bool {
         self.policy <= STRICT
     }
@@ -211,13 +211,13 @@ impl Account {
         self.period
     }
 
-    /// When it has budget, or had.
+    /// Tells when it has budget, or had.
     #[inline(always)]
     pub const fn eligible(&self) -> Time {
         self.head.time
     }
 
-    /// When a server has budget after its head.
+    /// Tells when a server has budget after its head.
     #[inline(always)]
     pub(crate) const fn following_time(&self) -> Time {
         match self.len {
@@ -237,7 +237,7 @@ impl Account {
         self.head.amount.wrapping_sub(self.used)
     }
 
-    /// True if the head is used up, so that [`Account::settle`] would do something.
+    /// Tells if the head is used up, so that [`Account::settle`] would do something.
     #[inline(always)]
     pub(crate) const fn is_over(&self) -> bool {
         self.used >= self.head.amount

@@ -148,7 +148,7 @@ impl Load<'_> {
         Ok(Admitted { sum, overcommitted: sum.above(Share::bound(0)) })
     }
 
-    /// The longest time from a refill of a context until it is used up; an error where that can be
+    /// Returns the longest time from a refill of a context until it is used up; an error where that can be
     /// longer than its period.
     ///
     /// # Errors

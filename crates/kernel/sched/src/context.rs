@@ -14,7 +14,7 @@ use crate::{Account, Policy, Refill, Requester, Time};
 pub struct Id(NonZeroU32);
 
 impl Id {
-    /// The context that its holder calls `name`.
+    /// Returns the context that its holder calls `name`.
     pub const fn new(name: NonZeroU32) -> Self {
         Self(name)
     }
@@ -24,7 +24,7 @@ impl Id {
         self.0
     }
 
-    /// The context at an index below 2^32 - 1 of a slice.
+    /// Returns the context at an index below 2^32 - 1 of a slice.
     pub const fn of(index: u32) -> Self {
         match NonZeroU32::new(index.wrapping_add(1)) {
             Some(name) => Self(name),
@@ -32,7 +32,7 @@ impl Id {
         }
     }
 
-    /// Its index in a slice.
+    /// Returns its index in a slice.
     pub const fn index(self) -> usize {
         self.0.get() as usize - 1
     }
@@ -49,7 +49,7 @@ impl Id {
 /// Store of a core's contexts. The scheduler asks only for ids that it was given, unless others have written to its
 /// memory.
 pub trait Contexts {
-    /// A context.
+    /// Returns a context.
     fn context(&mut self, id: Id) -> &mut Context;
 
     /// Returns a context and the room for refills behind its [`Account`]. A context's room always has one length, up
@@ -110,7 +110,7 @@ pub struct Context {
 const _: () = assert!(size_of::<Context>() == 112 && size_of::<Refill>() == 16);
 
 impl Context {
-    /// A context on which nothing wants to run. The higher `priority`, the earlier.
+    /// Returns a context on which nothing wants to run. The higher `priority`, the earlier.
     pub const fn new(account: Account, priority: u8) -> Self {
         Self {
             account,
@@ -148,37 +148,37 @@ impl Context {
         &self.account
     }
 
-    /// How it gets its time.
+    /// Returns how it gets its time.
     pub const fn policy(&self) -> Policy {
         self.account.policy()
     }
 
-    /// Its priority: of a PIBS context the requester's, of one that runs its thread's.
+    /// Returns its priority: of a PIBS context the requester's, of one that runs its thread's.
     pub const fn priority(&self) -> u8 {
         self.priority
     }
 
-    /// True if a thread wants to run on it.
+    /// Tells if a thread wants to run on it.
     pub const fn is_wanted(&self) -> bool {
         self.flags & WANTED != 0
     }
 
-    /// True if it waits for an alarm that is set, and no thread wants to run on it until then.
+    /// Tells if it waits for an alarm that is set, and no thread wants to run on it until then.
     pub const fn has_alarm(&self) -> bool {
         self.flags & (WAITS | WANTED) == WAITS
     }
 
-    /// True if its alarm was due and its thread was not told so yet.
+    /// Tells if its alarm was due and its thread was not told so yet.
     pub const fn is_alarmed(&self) -> bool {
         self.flags & ALARMED != 0
     }
 
-    /// True if it runs below all others when it has no budget.
+    /// Tells if it runs below all others when it has no budget.
     pub const fn is_in_background(&self) -> bool {
         self.flags & BACKGROUND != 0
     }
 
-    /// How long it ran since this was asked last, background included, up to the scheduler's last
+    /// Returns how long it ran since this was asked last, background included, up to the scheduler's last
     /// call; ticks.
     pub fn take_consumed(&mut self) -> Time {
         core::mem::take(&mut self.consumed)

@@ -197,7 +197,7 @@ impl Core {
         (self, decision)
     }
 
-    /// True if both states are equal. Entries behind the end of a list don't count.
+    /// Tells if both states are equal. Entries behind the end of a list don't count.
     fn is(&self, other: &Self) -> bool {
         let same = |(one, other): (&Held, &Held)| {
             one.0.as_bytes() == other.0.as_bytes()

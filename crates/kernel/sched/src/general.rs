@@ -83,9 +83,9 @@ impl Scheduler {
         Ok(wanted)
     }
 
-    /// Names the requester of the work that a PIBS context is woken for. During an activation only a higher priority
-    /// counts. A requester with a lower one is to be named again when its work is [taken up](Scheduler::take_up).
-    /// Without effect on other policies.
+    /// Names the requester of the work that a PIBS context is woken for. During an activation only a higher
+    /// priority counts. A requester with a lower one is to be named again when its work is [taken
+    /// up](Scheduler::take_up). Without effect on other policies.
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: nothing is changed.
@@ -103,8 +103,8 @@ impl Scheduler {
         }
     }
 
-    /// Names the requester of the work that a PIBS context does from now on; its priority may be lower than the one
-    /// before had. An activation goes on with the time that it has used. Without effect on other policies.
+    /// Names the requester of the work that a PIBS context does from now on; its priority may be lower than the last
+    /// one's. An activation goes on with the time that it has used. Without effect on other policies.
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: nothing is changed.

@@ -102,7 +102,7 @@ impl Account {
         }
     }
 
-    /// True if a call with a limit goes on, so that the head takes nothing in.
+    /// Tells if a call with a limit goes on, so that the head takes nothing in.
     #[inline(always)]
     pub(crate) const fn is_limited(&self) -> bool {
         self.active != 0
@@ -110,7 +110,7 @@ impl Account {
 }
 
 impl Context {
-    /// True if a call on it has used up its limit.
+    /// Tells if a call on it has used up its limit.
     #[inline(always)]
     pub const fn has_overrun(&self) -> bool {
         self.account.active == OVERRUN

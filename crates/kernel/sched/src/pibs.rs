@@ -79,7 +79,7 @@ impl Account {
         Utilization::new(self.numerator, self.denominator).ok()
     }
 
-    /// True if an activation of a PIBS server has begun and not ended.
+    /// Tells if an activation of a PIBS server has begun and not ended.
     pub const fn is_active(&self) -> bool {
         self.active != 0
     }

@@ -11,13 +11,13 @@ const WORDS: usize = LEVELS / 64;
 /// The lowest level with budget.
 pub const FOREGROUND: u32 = 256;
 
-/// The level of a priority with budget.
+/// Returns the level of a priority with budget.
 #[inline(always)]
 pub fn foreground(priority: u8) -> u32 {
     FOREGROUND + u32::from(priority)
 }
 
-/// Its level without.
+/// Returns its level without.
 pub fn background(priority: u8) -> u32 {
     priority.into()
 }
@@ -54,19 +54,19 @@ impl Ready {
         self.highest % LEVELS as u32
     }
 
-    /// True if all levels above this one are empty.
+    /// Tells if all levels above this one are empty.
     #[inline(always)]
     pub fn nobody_above(&self, level: u32) -> bool {
         level >= self.highest
     }
 
-    /// True if this level and all above are empty.
+    /// Tells if this level and all above are empty.
     #[inline(always)]
     pub fn is_above_all(&self, level: u32) -> bool {
         level > self.highest
     }
 
-    /// The first of a level.
+    /// Returns the first of a level.
     #[inline(always)]
     pub fn first(&self, level: u32) -> Option<Id> {
         Id::from_link(self.ends[level as usize % LEVELS].first)
@@ -230,7 +230,7 @@ impl Ready {
     }
 }
 
-/// A level's bit in its word: the highest level is the lowest bit, which is found sooner.
+/// Returns a level's bit in its word: the highest level is the lowest bit, which is found sooner.
 #[inline]
 fn bit(level: u32) -> u64 {
     1 << 63 >> (level % 64)

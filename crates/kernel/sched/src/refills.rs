@@ -35,7 +35,7 @@ impl Account {
         self.head
     }
 
-    /// All entries, head first.
+    /// Returns all entries, head first.
     pub fn list<'a>(&'a self, refills: &'a [Refill]) -> impl Iterator<Item = Refill> + 'a {
         let later = (0..self.len).filter_map(|n| refills.get(self.index(refills, n)).copied());
         core::iter::once(self.head).chain(later)
@@ -47,7 +47,7 @@ impl Account {
         if index >= refills.len() { index - refills.len() } else { index }
     }
 
-    /// The entry after the head.
+    /// Returns the entry after the head.
     #[inline]
     pub(crate) fn following(&self, refills: &[Refill]) -> Option<Refill> {
         if self.len == 0 {
@@ -238,7 +238,7 @@ impl Account {
     }
 }
 
-/// The place after one in the ring. A comparison: a limit need not be a power of two.
+/// Returns the place after one in the ring. A comparison: a limit need not be a power of two.
 #[inline]
 fn after(place: u16, refills: &[Refill]) -> u16 {
     let next = usize::from(place) + 1;

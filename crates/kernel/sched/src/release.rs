@@ -88,39 +88,39 @@ impl Release {
         self.entries[place % PLACES]
     }
 
-    /// When the first one is due, matter or not.
+    /// Tells when the first one is due, matter or not.
     #[inline(always)]
     pub fn first(&self) -> Time {
         self.entries[0].time
     }
 
-    /// True if no entry above `level` comes before `end`, which is usual: one look at the first.
+    /// Tells if no entry above `level` comes before `end`, which is usual: one look at the first.
     #[inline(always)]
     fn nothing_before(&self, level: u32, end: Time) -> bool {
         self.first() >= end || self.top <= level
     }
 
-    /// When the first one is due, if it matters for `level`.
+    /// Tells when the first one is due, if it matters for `level`.
     #[inline]
     fn first_above(&self, level: u32) -> Option<Time> {
         let first = &self.entries[0];
         (first.level() > level as u16).then_some(first.time)
     }
 
-    /// When the second one is due.
+    /// Tells when the second one is due.
     #[inline(always)]
     pub fn second(&self) -> Time {
         // Those that are not there are never due.
         self.entries[1].time.min(self.entries[2].time)
     }
 
-    /// True if the second entry is due, too.
+    /// Tells if the second entry is due, too.
     #[inline(always)]
     pub fn second_is_due(&self, now: Time) -> bool {
         self.second() <= now
     }
 
-    /// True if there are more entries than are looked at one by one.
+    /// Tells if there are more entries than are looked at one by one.
     #[inline]
     fn are_many(&self) -> bool {
         self.len > LOOK as u64
@@ -307,7 +307,7 @@ mod tests {
         Entry::new(Id::of(n), u64::from(n * 37 % 101), (n * 11 % 64) as u8, n % 2 == 0)
     }
 
-    /// When the first one is released that matters, looking at all.
+    /// Tells when the first one is released that matters, looking at all.
     fn first_above(contexts: &All, level: u32) -> Time {
         let waits = |n: &u32| contexts[*n as usize].0.flags & WAITS != 0;
         let waiting = (0..COUNT).filter(waits).map(entry);

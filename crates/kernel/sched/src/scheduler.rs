@@ -49,7 +49,7 @@ pub enum Overtake {
 }
 
 impl Overtake {
-    /// The context's flags before, but for [`SERVER`], if it is as simple as that.
+    /// Returns the context's flags before, but for [`SERVER`], if it is as simple as that.
     #[inline(always)]
     const fn flags(self) -> u8 {
         self as u8 & (WANTED | WAITS)
@@ -84,7 +84,7 @@ pub struct Scheduler {
 pub(crate) const ODD: u32 = 1 << 31;
 
 impl Scheduler {
-    /// A scheduler of an idle core.
+    /// Returns a scheduler of an idle core.
     pub const fn new(now: Time) -> Self {
         Self {
             charged: now,
@@ -135,7 +135,7 @@ impl Scheduler {
         self.reserved
     }
 
-    /// When nothing wants to run on a context until an alarm, the time of that. One that was due is due
+    /// Returns the time of a context's alarm, if nothing wants to run on it until then. One that was due is due
     /// from `now` on, as long as its thread was not told.
     pub fn alarm_of(&self, context: &Context, now: Time) -> Option<Time> {
         match (context.has_alarm(), context.is_alarmed()) {
@@ -150,14 +150,14 @@ impl Scheduler {
         Id::from_link(self.running)
     }
 
-    /// True if the running context does so below all priorities.
+    /// Tells if the running context does so below all priorities.
     pub fn is_in_background(&self) -> bool {
         self.running != 0 && self.level & FOREGROUND == 0
     }
 
-    /// A thread wants to run on a context, alarm or not. Without effect if one wanted to already, but that it is not
-    /// told of an alarm that woke it. Says if [`Scheduler::schedule`] may come to another decision now; else it need
-    /// not be called.
+    /// Wakes a context, alarm or not: a thread wants to run on it. Without effect if one wanted to already, but that it
+    /// is not told of an alarm that woke it. Says if [`Scheduler::schedule`] may come to another decision now; else it
+    /// need not be called.
     #[inline]
     pub fn wake(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) -> bool {
         let context = contexts.context(id);
@@ -351,7 +351,7 @@ impl Scheduler {
         true
     }
 
-    /// Time fell.
+    /// Schedules although the time has fallen.
     #[inline(never)]
     fn schedule_late(&mut self, contexts: &mut (impl Contexts + ?Sized)) -> Decision {
         let (before, now) = (self.running, self.charged);

@@ -90,7 +90,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// A natural number, least digit first.
+    /// Returns a natural number, least digit first.
     fn times(number: &[u32], factor: u64) -> Vec<u32> {
         let mut carry = 0u128;
         let mut product: Vec<u32> = number

@@ -106,7 +106,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A core at time 0; contexts are numbered in the order given.
+    /// Returns a core at time 0; contexts are numbered in the order given.
     ///
     /// # Panics
     /// If a thread repeats steps that take no time, or there are more than [`PLACES`].
@@ -145,12 +145,12 @@ impl Simulation {
         self
     }
 
-    /// The time.
+    /// Returns the time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The contexts as they are.
+    /// Returns the contexts as they are.
     pub fn contexts(&self) -> &[Simulated] {
         &self.contexts
     }
@@ -160,17 +160,17 @@ impl Simulation {
         &self.slices
     }
 
-    /// The jobs that are done, in the order of their ends.
+    /// Returns the jobs that are done, in the order of their ends.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
 
-    /// How often the scheduler was called because its time had come, and for nothing else.
+    /// Returns how often the scheduler was called because its time had come, and for nothing else.
     pub fn timers(&self) -> u64 {
         self.timers
     }
 
-    /// How long a context ran.
+    /// Returns how long a context ran.
     pub fn used(&self, context: Id) -> Time {
         let own = self.slices.iter().filter(|slice| slice.context == Some(context));
         own.map(|slice| slice.end - slice.begin).sum()

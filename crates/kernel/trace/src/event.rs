@@ -42,7 +42,7 @@ macro_rules! events {
         ];
 
         impl Event {
-            /// Its number and its fields.
+            /// Returns its number and its fields.
             #[inline(always)]
             #[must_use]
             pub const fn encode(self) -> (u8, Field) {
@@ -55,7 +55,7 @@ macro_rules! events {
                 }
             }
 
-            /// The event of a number; none that this version knows: `None`.
+            /// Returns the event of a number; none that this version knows: `None`.
             #[must_use]
             pub const fn decode(number: u8, fields: Field) -> Option<Self> {
                 Some(match number {

@@ -23,19 +23,19 @@ fn find(names: &BTreeMap<u32, String>, at: u64) -> String {
 }
 
 impl Names {
-    /// A thread's.
+    /// Returns a thread's.
     #[must_use]
     pub fn thread(&self, at: u32) -> String {
         find(&self.threads, at.into())
     }
 
-    /// A context's.
+    /// Returns a context's.
     #[must_use]
     pub fn context(&self, at: u64) -> String {
         find(&self.contexts, at)
     }
 
-    /// A notification's.
+    /// Returns a notification's.
     #[must_use]
     pub fn notification(&self, at: u32) -> String {
         find(&self.notifications, at.into())

@@ -78,7 +78,7 @@ pub struct Kernel<'a> {
     pub names: &'a Names,
 }
 
-/// The file with the events of several kernels, which share a clock.
+/// Returns the file with the events of several kernels, which share a clock.
 #[must_use]
 pub fn perfetto(kernels: &[Kernel<'_>]) -> Vec<u8> {
     let mut file = File::default();

@@ -16,7 +16,7 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// A field with a number, of an unsigned or enumerated type, or of a signed one that is not negative.
+    /// Returns a field with a number, of an unsigned or enumerated type, or of a signed one that is not negative.
     #[must_use]
     pub fn number(mut self, field: u64, value: u64) -> Self {
         self.varint(field << 3);
@@ -24,7 +24,7 @@ impl Message {
         self
     }
 
-    /// A field with 64 bits.
+    /// Returns a field with 64 bits.
     #[must_use]
     pub fn fixed(mut self, field: u64, value: u64) -> Self {
         self.varint(field << 3 | 1);
@@ -32,13 +32,13 @@ impl Message {
         self
     }
 
-    /// A field with text.
+    /// Returns a field with text.
     #[must_use]
     pub fn text(self, field: u64, text: &str) -> Self {
         self.bytes(field, text.as_bytes())
     }
 
-    /// A field with a message.
+    /// Returns a field with a message.
     #[must_use]
     pub fn message(self, field: u64, message: Self) -> Self {
         self.bytes(field, &message.0)

@@ -24,7 +24,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Its events.
+    /// Returns its events.
     pub fn records(&self) -> impl DoubleEndedIterator<Item = Record> + '_ {
         self.items.iter().filter_map(|item| match item {
             Item::Record(record) => Some(*record),
@@ -32,7 +32,7 @@ impl Timeline {
         })
     }
 
-    /// How many records were lost.
+    /// Returns how many records were lost.
     #[must_use]
     pub fn lost(&self) -> u64 {
         let lost = |item: &Item| if let Item::Lost(n) = item { *n } else { 0 };

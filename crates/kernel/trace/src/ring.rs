@@ -53,7 +53,7 @@ pub struct Ring<'a> {
     pub slots: &'a [Slot],
 }
 
-/// The number of the `n`th record as it has it: not 0.
+/// Returns the number of the `n`th record as it has it: not 0.
 const fn number(n: u64) -> u32 {
     let number = n.wrapping_add(1) as u32;
     if number == 0 { u32::MAX } else { number }
@@ -73,7 +73,7 @@ impl Slot {
         first.store(number(n) as u64 | (kind as u64) << 32, Ordering::Release);
     }
 
-    /// The `n`th record, if it lies there, and whole.
+    /// Returns the `n`th record, if it lies there, and whole.
     #[must_use]
     pub fn read(&self, n: u64) -> Option<Record> {
         let [first, rest @ ..] = &self.0;
@@ -97,7 +97,7 @@ pub fn decode(n: u64, [first, ticks, objects, value]: [u64; 4]) -> Option<Record
 }
 
 impl Head {
-    /// The oldest record that a copy can be trusted to have, if the count says so after it was made.
+    /// Returns the oldest record that a copy can be trusted to have, if the count says so after it was made.
     #[must_use]
     pub const fn oldest(written: u64, records: u64) -> u64 {
         written.saturating_add(1).saturating_sub(records)
@@ -112,13 +112,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer that has told no running thread.
+    /// Returns a writer that has told no running thread.
     #[must_use]
     pub const fn new() -> Self {
         Self { runs: (0, 0) }
     }
 
-    /// The thread that runs and its context, as the ring tells it.
+    /// Returns the thread that runs and its context, as the ring tells it.
     #[must_use]
     pub const fn runs(&self) -> Option<(u32, u32)> {
         if self.runs.0 == 0 { None } else { Some(self.runs) }

@@ -1,18 +1,14 @@
-//! The IOAPIC that a sandbox sees (Intel 82093AA; ICH9, 13.5), and what of it
-//! reaches the one that all sandboxes share.
+//! The IOAPIC that a sandbox sees (Intel 82093AA; ICH9, 13.5), and its way to the one that all sandboxes share.
 //!
-//! A guest writes and reads back a redirection table of its own. What it unmasks
-//! there is checked, and only then written to the machine's: a fixed interrupt, by
-//! physical destination, to a core of the sandbox, on a line of the sandbox. So
-//! whatever the machine's table holds stays inside of the line's owner. Trigger mode
-//! and polarity are the machine description's; what a guest writes there is kept for
-//! it to read and has no effect.
+//! A guest writes and reads back a redirection table of its own. An entry that it unmasks is checked, and only then
+//! written to the machine's table. It must be a fixed interrupt, by physical destination, to a core of the sandbox, on
+//! a line of the sandbox. So the machine's table only interrupts the owner of each line. Trigger mode and polarity are
+//! the machine description's. The guest reads back its own bits for them, which have no effect.
 //!
-//! Where an IOMMU sees the IOAPIC's messages, an entry of the machine's table holds a slot of
-//! the IOAPIC's remapping table, and that the core and the vector. A slot is filled
-//! once and never changed, so that nothing has to be invalidated. Whether it sees them, the boot
-//! code finds out ([`Remapping`]). Such an entry stays with its owner's core even where nobody
-//! remaps it.
+//! Where an IOMMU sees the IOAPIC's messages, an entry of the machine's table names a slot of the IOAPIC's remapping
+//! table. The slot has the core and the vector. A slot is filled once and never changed, so that nothing has to be
+//! invalidated. The boot code finds out whether the IOMMU sees the messages ([`Remapping`]). Even without remapping
+//! such an entry stays with its owner's core.
 //!
 //! Nothing here can panic, and there is no hardware: the caller has the registers.
 #![no_std]
@@ -32,12 +28,10 @@ pub const WINDOW: u64 = 0x10;
 pub const TABLE: u32 = 0x10;
 /// Most lines.
 pub const MAX_LINES: usize = 32;
-/// Entries of the remapping table that messages of an IOAPIC can name: of its index,
-/// bits 10:8 are the delivery mode, of which 0 and 1 are remapped, and 7:0 the vector
-/// (AMD IOMMU specification, 2.2.5).
+/// Entries of the remapping table that messages of an IOAPIC can name. Bits 7:0 of the index are the vector, and 10:8
+/// the delivery mode. Only modes 0 and 1 are remapped (AMD IOMMU specification, 2.2.5).
 pub const SLOTS: usize = 512;
-/// Lowest vector of a slot, below which exceptions have theirs: what an entry with a slot would
-/// send if nobody remapped it.
+/// Lowest vector of a slot; exceptions have those below. An entry with a slot would send this vector without remapping.
 pub const FIRST_SLOT_VECTOR: u8 = 32;
 /// Lowest vector that a local APIC accepts (APM 16.6).
 pub const FIRST_VECTOR: u8 = 16;
@@ -48,11 +42,10 @@ const MASK: u32 = 1 << 16;
 const LEVEL: u32 = 1 << 15;
 const ACTIVE_LOW: u32 = 1 << 13;
 const LOGICAL: u32 = 1 << 11;
-/// What of a redirection entry can be written: not the delivery status, the remote
-/// IRR and what is reserved.
+/// Bits of a redirection entry that can be written: not the delivery status, the remote IRR and reserved bits.
 const WRITABLE: [u32; 2] = [0x1_AFFF, 0xFF00_0000];
 
-/// What a monitor is told of lines.
+/// A monitor's configuration of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -92,7 +85,7 @@ pub struct Remapping {
 }
 
 impl Remapping {
-    /// The slots that entries hold; none where entries hold vectors.
+    /// Returns the slots that entries hold; none where entries hold vectors.
     #[must_use]
     pub fn slots(&self) -> &[AtomicU32] {
         if self.applies.load(Ordering::Relaxed) == 0 { &[] } else { &self.slots }
@@ -124,7 +117,7 @@ pub type Entry = [u32; 2];
 /// An entry after a reset.
 pub const MASKED: Entry = [MASK, 0];
 
-/// What an unmasked entry sends.
+/// Message that an unmasked entry sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Destination.
@@ -138,7 +131,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Of an entry; `None` if it is masked. Lowest priority to one core is fixed.
+    /// Reads an entry's message; `None` if it is masked. Lowest priority to one core is fixed.
     #[must_use]
     pub const fn of(entry: Entry) -> Option<Self> {
         let [low, high] = entry;
@@ -176,7 +169,7 @@ pub enum Aim {
     },
 }
 
-/// What a guest has written.
+/// Registers as a guest has written them.
 #[repr(C)]
 pub struct Shadow {
     select: AtomicU32,
@@ -191,13 +184,13 @@ impl Default for Shadow {
 }
 
 impl Shadow {
-    /// Index of the register that the window shows.
+    /// Returns the index of the register that the window shows.
     #[must_use]
     pub fn select(&self) -> u32 {
         self.select.load(Ordering::Relaxed)
     }
 
-    /// An entry.
+    /// Returns an entry.
     #[must_use]
     pub fn entry(&self, line: u32) -> Entry {
         let load = |[low, high]: &[AtomicU32; 2]| {
@@ -214,7 +207,7 @@ impl Shadow {
         }
     }
 
-    /// As after a reset, but for what `stays`.
+    /// Resets all entries but those that `stays` names.
     pub fn reset(&self, stays: impl Fn(u32) -> bool) {
         self.select.store(0, Ordering::Relaxed);
         (0..MAX_LINES as u32).filter(|line| !stays(*line)).for_each(|line| self.set(line, MASKED));
@@ -222,19 +215,19 @@ impl Shadow {
 }
 
 impl Lines {
-    /// Whether a line is the sandbox's.
+    /// Tells if a line is the sandbox's.
     #[must_use]
     pub const fn owns(&self, line: u32) -> bool {
         has(self.own, line)
     }
 
-    /// Whether it is a pin of channels' ends.
+    /// Tells if it is a pin of channels' ends.
     #[must_use]
     pub const fn is_channel(&self, line: u32) -> bool {
         has(self.channels, line)
     }
 
-    /// What a read gives.
+    /// Returns the value of a read.
     ///
     /// # Errors
     /// [`Wrong::Access`].
@@ -253,12 +246,11 @@ impl Lines {
         }
     }
 
-    /// Where a write goes; one that goes to IOREGSEL is done.
+    /// Finds where a write goes; one that goes to IOREGSEL is done.
     ///
     /// # Errors
-    /// [`Wrong::Access`]; [`Wrong::Line`] if it would unmask a line of others. What
-    /// masks such a line, or is to the other half of its entry, has no effect: a kernel
-    /// masks all lines when it starts.
+    /// [`Wrong::Access`]; [`Wrong::Line`] if it would unmask a line of others. A write that masks such a line, or is to
+    /// the other half of its entry, has no effect. A kernel masks all lines when it starts.
     pub fn write(
         &self,
         shadow: &Shadow,
@@ -291,10 +283,10 @@ impl Lines {
         }
     }
 
-    /// What becomes of an entry, and what it sends then.
+    /// Computes an entry after a write, and the message that it sends then.
     ///
     /// # Errors
-    /// What the entry may not send.
+    /// The part of the message that the entry may not send.
     pub fn change(
         &self,
         cores: &Ids,
@@ -330,8 +322,8 @@ impl Lines {
         Ok((entry, message))
     }
 
-    /// What the machine's table is to hold. `table` is the IOAPIC's remapping table, of
-    /// which a slot is filled if none holds the message yet; empty where nobody remaps.
+    /// Computes the entry for the machine's table. `table` is the IOAPIC's remapping table, empty without remapping. A
+    /// slot of it is filled if none holds the message yet.
     ///
     /// # Errors
     /// [`Wrong::Slots`].
@@ -372,8 +364,8 @@ impl Lines {
     }
 }
 
-/// An entry of the machine's table that names an entry of a VT-d table (VT-d specification, 5.1.2.1). The vector counts
-/// for an EOI.
+/// Returns an entry of the machine's table that names an entry of a VT-d table (VT-d specification, 5.1.2.1). The
+/// vector counts for an EOI.
 const fn indexed(index: u32, vector: u8, wiring: u32) -> Entry {
     const FORMAT: u32 = 1 << 16;
     [vector as u32 | wiring | (index >> 15 & 1) << 11, FORMAT | (index & 0x7FFF) << 17]
@@ -531,7 +523,7 @@ mod tests {
         assert_eq!(lines.hardware(&OWN, 4, message, &table[..288]), Err(Wrong::Slots));
         let none = Lines { slots: [0, 0], ..lines };
         assert_eq!(none.hardware(&OWN, 4, message, &table), Err(Wrong::Slots));
-        // Nobody remaps: the vector itself.
+        // Without remapping: the vector itself.
         assert_eq!(lines.hardware(&OWN, 4, message, &[]), Ok([0x33, 2 << 24]));
     }
 

@@ -1,6 +1,6 @@
 //! The launch, without a processor in it. It checks a compiled manifest, orders the cores' entries into their monitors,
-//! and plays launch records ([`bulkhead_monitor_abi::record`]; docs/decisions/0006-launch-record.md). The first launch and
-//! every restart share the player.
+//! and plays launch records ([`bulkhead_monitor_abi::record`]; docs/decisions/0006-launch-record.md). The first launch
+//! and every restart share the player.
 #![no_std]
 
 pub mod lines;

@@ -6,7 +6,7 @@ use bulkhead_arch::{BootMachine, CoreStart};
 use bulkhead_handover::image::Sandbox;
 use bulkhead_handover::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA};
 
-/// Where core number `core` of a sandbox enters its monitor.
+/// Finds where core number `core` of a sandbox enters its monitor.
 #[must_use]
 pub fn start_of(sandbox: &Sandbox, core: usize) -> CoreStart {
     CoreStart {

@@ -31,7 +31,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Its number in the boot report.
+    /// Returns its number in the boot report.
     #[must_use]
     pub const fn code(self) -> u64 {
         match self {
@@ -80,7 +80,7 @@ fn aligned(range: Range) -> bool {
     (range.start | range.len) % PAGE == 0 && end(range).is_some()
 }
 
-/// The 64-bit words of the sealed part after magic and checksum.
+/// Returns the 64-bit words of the sealed part after magic and checksum.
 pub fn words(sealed: &[u64]) -> impl Iterator<Item = u64> {
     sealed.iter().skip(2).copied()
 }
@@ -165,8 +165,7 @@ fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
                 && !sandboxes.iter().flat_map(|s| s.memory).any(|memory| overlap(to, memory)))
 }
 
-/// All tables of an IOMMU lie in the image, apart from each other and of the
-/// sizes that the hardware knows.
+/// Checks that all tables of an IOMMU lie in the image, apart from each other and of the sizes that the hardware knows.
 fn iommu(header: &Header) -> bool {
     let iommu = header.iommu;
     let [a, b, c] = tables(header);
@@ -184,7 +183,7 @@ fn iommu(header: &Header) -> bool {
         && lines(header)
 }
 
-/// The entry lies in the device table, the remapping table apart from all else that the IOMMU has.
+/// Checks that the entry lies in the device table, the remapping table apart from all else that the IOMMU has.
 fn lines(header: &Header) -> bool {
     let (test, iommu) = (header.iommu.lines, header.iommu);
     let entry = Range { start: test.entry, len: 32 };

@@ -1,5 +1,5 @@
-//! Exhaustive model of how a sandbox's cores end, park and start. It has `crates/monitor/monitor/src/life.rs`, `signal.rs` and
-//! `mail.rs` as step machines, in every interleaving of 2 cores over 3 lives and of 3 cores over 2.
+//! Exhaustive model of how a sandbox's cores end, park and start. It has `crates/monitor/monitor/src/life.rs`,
+//! `signal.rs` and `mail.rs` as step machines, in every interleaving of 2 cores over 3 lives and of 3 cores over 2.
 //!
 //! A core is a `Pc` and what others can see of it; a `State` is all cores.
 //! One step is at most one access to memory that cores share, with the work on

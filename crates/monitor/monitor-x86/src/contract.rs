@@ -20,23 +20,23 @@ pub const RBX: u8 = 3;
 
 /// An x86 processor under its monitor.
 pub trait X86: Monitor {
-    /// Guest's general-purpose register, by its number in encodings.
+    /// Returns the guest's general-purpose register, by its number in encodings.
     fn register(&self, number: u8) -> u64;
     /// Sets it.
     fn set_register(&self, number: u8, value: u64);
-    /// Guest's control registers, and the state that its instruction pointer depends on.
+    /// Returns the guest's control registers, and the state that its instruction pointer depends on.
     fn state(&self) -> State;
     /// Moves the guest to an instruction.
     fn jump(&self, rip: u64);
-    /// Bytes that the processor has fetched, as a VMCB has them; zeros where it saves none.
+    /// Returns the bytes that the processor has fetched, as a VMCB has them; zeros where it saves none.
     fn fetched(&self) -> [u64; 2];
     /// Sets the guest's EFER. The processor adds the bits that it needs itself.
     fn set_efer(&self, value: u64);
-    /// Processor's model-specific register.
+    /// Returns the processor's model-specific register.
     fn rdmsr(&self, register: u32) -> u64;
     /// Writes a model-specific register with a value that was decided on.
     fn wrmsr(&self, register: u32, value: u64);
-    /// Processor's answer to CPUID.
+    /// Returns the processor's answer to CPUID.
     fn cpuid(&self, leaf: u32, sub: u32) -> [u32; 4];
     /// Stops exits at CPUID on this core, until the guest's next start, if the processor can.
     fn stop_cpuid_exits(&self) -> bool;
@@ -51,18 +51,18 @@ pub trait X86: Monitor {
     fn functions(&self) -> &[Function];
     /// Registers of a function that are mediated.
     fn registers(&self, part: Slice) -> &[Register];
-    /// Steps that bring a function to rest.
+    /// Returns the steps that bring a function to rest.
     fn resets(&self, part: Slice) -> &[Reset];
-    /// Interrupt lines of the sandbox, if it has one.
+    /// Returns the interrupt lines of the sandbox, if it has one.
     fn lines(&self) -> Option<&Lines>;
     /// Entries that the guest has written to its IOAPIC. Only with [`X86::lines`].
     fn line_shadow(&self) -> &Shadow;
-    /// Lock of the machine's IOAPIC. Only with a line of the machine's.
+    /// Returns the lock of the machine's IOAPIC. Only with a line of the machine's.
     fn line_lock(&self) -> &Lock;
-    /// Remapping table of the machine's IOAPIC, by its monitor-virtual address.
+    /// Returns the remapping table of the machine's IOAPIC, by its monitor-virtual address.
     fn remapping(&self, at: u64) -> &Remapping;
 
-    /// Word of a shadow or of a remapping table, by its monitor-virtual address.
+    /// Returns the word of a shadow or of a remapping table, by its monitor-virtual address.
     fn cell(&self, at: u64) -> &AtomicU32;
     /// Reads `size` bytes of a device's page, by its monitor-virtual address.
     fn load(&self, at: u64, size: u8) -> u64;
@@ -76,6 +76,6 @@ pub trait X86: Monitor {
     fn load_clock(&self, index: u8) -> u8;
     /// Writes it: in a monitor without that rule only.
     fn store_clock(&self, index: u8, value: u8);
-    /// Word of the guest's memory, at a multiple of 8 in its RAM: one load.
+    /// Returns the word of the guest's memory, at a multiple of 8 in its RAM: one load.
     fn guest_word(&self, at: u64) -> u64;
 }

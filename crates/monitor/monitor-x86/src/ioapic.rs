@@ -17,7 +17,7 @@ struct Own<'a, M> {
     table: &'a [AtomicU32],
 }
 
-/// It, if the sandbox has a line.
+/// Finds the sandbox's part, if it has a line.
 fn own<M: X86>(m: &M) -> Option<Own<'_, M>> {
     let lines = m.lines()?;
     let table = match lines.table {
@@ -27,7 +27,7 @@ fn own<M: X86>(m: &M) -> Option<Own<'_, M>> {
     Some(Own { m, lines, shadow: m.line_shadow(), table })
 }
 
-/// True if an address is one of the sandbox's IOAPIC.
+/// Tells if an address is one of the sandbox's IOAPIC.
 pub fn answers<M: X86>(m: &M, address: u64) -> bool {
     m.x86().lines.len != 0 && address & !(PAGE - 1) == GPA
 }
@@ -106,13 +106,13 @@ impl<M: X86> Own<'_, M> {
     }
 }
 
-/// Where the guest's table sends a pin of channels' ends, as an ICR takes it; 0: nowhere.
+/// Finds where the guest's table sends a pin of channels' ends, as an ICR takes it; 0: nowhere.
 pub fn sends<M: X86>(m: &M, line: u32) -> u64 {
     let message = own(m).and_then(|own| Message::of(own.shadow.entry(line)));
     message.map_or(0, |m| u64::from(m.core) << 32 | u64::from(m.vector))
 }
 
-/// True if a rule is enforced.
+/// Tells if a rule is enforced.
 fn holds<M: X86>(rule: Wrong) -> bool {
     match rule {
         Wrong::Access => M::enforced("line-access"),

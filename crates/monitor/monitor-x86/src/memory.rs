@@ -48,14 +48,17 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
 #[inline(always)]
 fn answer<M: X86>(m: &M, access: Access) -> Option<Outcome> {
     let address = access.address;
+    // Page tables or code in a device's registers have no meaning: such accesses are denied.
     let data = access.last && access.condition != Condition::MemoryFetch;
     let known = data && (pci::answers(m, address) || ioapic::answers(m, address));
+    // Nothing is decoded for an address without a register: the decoder sees no access that is denied anyway.
     let instruction = if known { instruction(m) } else { None };
     let mut registers = Gpr(m);
     // The exit says which way it went: another instruction may be there by now.
     let writes = access.condition == Condition::MemoryWrite;
     let same = |a: &decoder::Access| a.written(&registers).is_some() == writes;
     let found = instruction.filter(|a| same(a) || !M::enforced("decoder-direction"))?;
+    // Once: the value that is checked is the value that is written.
     let write = found.written(&registers);
     let done = Outcome::resume(if pci::rings(m, address) { Cause::Ring } else { Cause::Config });
     let result = match ioapic::answers(m, address) {
@@ -66,6 +69,7 @@ fn answer<M: X86>(m: &M, access: Access) -> Option<Outcome> {
         Some(Ok(value)) => (value, done),
         Some(Err(register)) => {
             let harmless = Outcome::resume(Cause::Denied);
+            // All ones, as from an absent device.
             (u64::MAX, deny_register(m, register, write, harmless))
         }
         // The instruction comes again.
@@ -76,7 +80,7 @@ fn answer<M: X86>(m: &M, access: Access) -> Option<Outcome> {
     Some(outcome)
 }
 
-/// Instruction that the guest executed, if it is a MOV.
+/// Returns the instruction that the guest executed, if it is a MOV.
 fn instruction<M: X86>(m: &M) -> Option<decoder::Access> {
     let state = m.state();
     let bytes = match Bytes::assisted(m.fetched()) {
@@ -91,6 +95,7 @@ struct Guest<'a, M>(&'a M);
 
 impl<M: X86> Memory for Guest<'_, M> {
     fn word(&self, at: u64) -> Option<u64> {
+        // A claim of the guest's: outside of its RAM the monitor maps nothing, or something else.
         let inside = |ram: &Ram| at.wrapping_sub(ram.gpa) < ram.len;
         let known = self.0.config().ram.iter().any(inside) || !M::enforced("decoder-ram");
         // The guest may change it, so it is read as it is, once.

@@ -12,6 +12,7 @@ use bulkhead_monitor_abi_x86::{icr, msr, vmcb};
 #[inline(always)]
 pub fn handle<M: X86>(m: &M, write: bool) -> Outcome {
     let register = m.register(RCX) as u32;
+    // The upper halves of RAX, RCX and RDX do not count (APM volume 3, WRMSR).
     let value = m.register(RDX) << 32 | m.register(RAX) & 0xFFFF_FFFF;
     if write && register == msr::X2APIC_ICR {
         // The ordinary interrupt: a fixed one to one core of the sandbox.
@@ -24,7 +25,7 @@ pub fn handle<M: X86>(m: &M, write: bool) -> Outcome {
     other(m, register, write.then_some(value))
 }
 
-/// Everything but an ICR write: out of its way.
+/// Handles everything but an ICR write, out of its way.
 #[inline(never)]
 fn other<M: X86>(m: &M, register: u32, written: Option<u64>) -> Outcome {
     let found = match register {
@@ -61,7 +62,7 @@ fn lvt<M: X86>(m: &M, register: u32, value: u64) -> Outcome {
     Outcome::skip(Cause::Lvt, TWO_BYTES)
 }
 
-/// The register with the sandbox's own idea of the processor that boots (bit 8).
+/// Returns the register with the sandbox's own idea of the processor that boots (bit 8).
 fn apic_base<M: X86>(m: &M) -> u64 {
     const BSP: u64 = 1 << 8;
     let value = m.rdmsr(msr::APIC_BASE);
@@ -87,7 +88,7 @@ fn efer<M: X86>(m: &M, value: u64) -> Outcome {
     Outcome::skip(Cause::Msr, TWO_BYTES)
 }
 
-/// Bits of EFER that a guest may set on this processor.
+/// Returns the bits of EFER that a guest may set on this processor.
 fn efer_known<M: X86>(m: &M) -> u64 {
     const MORE: u32 = 0x8000_0021;
     let [_, _, ecx, edx] = m.cpuid(0x8000_0001, 0);

@@ -19,7 +19,7 @@ const ADDRESS_PORT: u32 = 0xCF8;
 /// The first port of its data window.
 const DATA_PORT: u32 = 0xCFC;
 
-/// True if [`access`] answers for a guest-physical address.
+/// Tells if [`access`] answers for a guest-physical address.
 pub fn answers<M: X86>(m: &M, address: u64) -> bool {
     !m.functions().is_empty() && (in_space(address) || trapped(m, address).is_some())
 }
@@ -32,7 +32,7 @@ fn trapped<M: X86>(m: &M, address: u64) -> Option<&Function> {
     m.functions().iter().find(|f| address.wrapping_sub(f.trap) < f.trap_len)
 }
 
-/// True if an address is a channel's doorbell.
+/// Tells if an address is a channel's doorbell.
 pub fn rings<M: X86>(m: &M, address: u64) -> bool {
     let bell = |f: &Function| f.bell != 0 && address == f.trap + end::DOORBELL;
     m.functions().iter().any(bell)
@@ -65,13 +65,15 @@ fn configure<M: X86>(
     write: Option<u32>,
 ) -> Option<Result<u32, Denied>> {
     match m.functions().iter().find(|f| f.bdf == bdf) {
+        // Alone: a step may take several accesses, and a reset moves BARs meanwhile.
         Some(function) => alone(m, || bulkhead_pci::config(&Pci(m), function, offset, size, write)),
+        // A kernel probes for functions by reading, so that leaves no record.
         None if write.is_none() => Some(Ok(u32::MAX)),
         None => Some(Err(Denied)),
     }
 }
 
-/// True if [`port`] answers for an access of `size` bytes to a port.
+/// Tells if [`port`] answers for an access of `size` bytes to a port.
 pub fn answers_port<M: X86>(m: &M, port: u32, size: u8) -> bool {
     let known = port == ADDRESS_PORT && size == 4 || port & !3 == DATA_PORT;
     known && m.x86().config_ports != 0 && !m.functions().is_empty()
@@ -81,6 +83,7 @@ pub fn answers_port<M: X86>(m: &M, port: u32, size: u8) -> bool {
 /// register in configuration space. `None` as for [`access`].
 pub fn port<M: X86>(m: &M, port: u32, size: u8, write: Option<u32>) -> Option<Result<u32, u64>> {
     const ENABLE: u32 = 1 << 31;
+    // One latch for the sandbox, as the machine has one: guests take turns by a lock of their own.
     let register = &m.shared(0).latches[LATCH];
     let latched = register.load(Ordering::Relaxed);
     if port == ADDRESS_PORT {
@@ -89,6 +92,7 @@ pub fn port<M: X86>(m: &M, port: u32, size: u8, write: Option<u32>) -> Option<Re
         }
         return Some(Ok(latched));
     }
+    // Without the enable bit the data window decodes nothing (PCI 3.0, 3.2.2.3.2).
     if latched & ENABLE == 0 {
         return Some(Ok(u32::MAX));
     }
@@ -119,12 +123,12 @@ pub fn aim<M: X86>(m: &M, line: u32) {
 struct Pci<'a, M>(&'a M);
 
 impl<M: X86> Pci<'_, M> {
-    /// A word of shadow.
+    /// Returns a word of shadow.
     fn word(&self, number: u32) -> &AtomicU32 {
         self.0.cell(SHADOW_VA + u64::from(number) * 4)
     }
 
-    /// An entry of a function's interrupt remapping table.
+    /// Returns an entry of a function's interrupt remapping table.
     fn slot(&self, function: &Function, slot: usize) -> Option<&AtomicU32> {
         match function.remapping() {
             Remapping::Table(table) => Some(self.0.cell(table + slot as u64 * 4)),

@@ -35,12 +35,14 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
             _ => {}
         }
     }
+    // A port below wraps to a number without a doorbell.
     if !read && !string && mail::ring_bell(m, port.wrapping_sub(u32::from(BELL_PORT))) {
         return Outcome::skip(Cause::Ring, length);
     }
     if port == u32::from(CALL_PORT) && read && !string && size == 4 {
         return hypercall::decided(m, rax, length);
     }
+    // OUTS has its data in memory, which is not read: its record has what RAX held.
     let write = (!read).then_some(rax & 0xFFFF_FFFF);
     let done = |value: u64, outcome: Outcome| {
         if read && !string {
@@ -67,8 +69,8 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
     done(value, Outcome::skip(Cause::Port, length))
 }
 
-/// Answer of the mediated device that this port belongs to, if it belongs to one. `Some(None)`: this core's turn has
-/// not come, nothing is done.
+/// Returns the answer of the mediated device that this port belongs to, if it belongs to one. `Some(None)`: this core's
+/// turn has not come, nothing is done.
 fn device<M: X86>(
     m: &M,
     port: u32,

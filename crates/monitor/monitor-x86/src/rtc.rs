@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 /// Number of the latch of the clock's index port.
 const LATCH: usize = 1;
 
-/// True if [`port`] answers for an access of `size` bytes to a port.
+/// Tells if [`port`] answers for an access of `size` bytes to a port.
 pub fn answers<M: X86>(m: &M, port: u32, size: u8) -> bool {
     m.x86().clock != 0 && port & !1 == cmos::INDEX_PORT && size == 1
 }

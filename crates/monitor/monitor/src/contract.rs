@@ -44,25 +44,25 @@ pub struct Shared {
 pub trait Layout {
     /// Needs that this monitor has code for ([`bulkhead_monitor_abi::need`]).
     const NEEDS: u32;
-    /// Configuration; read-only.
+    /// Returns the configuration; read-only.
     fn config(&self) -> &Config;
-    /// Mailbox of a sandbox below [`Config::sandboxes`]; the own one is writable.
+    /// Returns the mailbox of a sandbox below [`Config::sandboxes`]; the own one is writable.
     fn mailbox(&self, sandbox: u32) -> &Mailbox;
-    /// Report of the sandbox; the first core writes it.
+    /// Returns the report of the sandbox; the first core writes it.
     fn report(&self) -> &ReportCells;
     /// Counters and records of this core; this core alone writes them.
     fn counters(&self) -> &CoreReportCells;
-    /// State of this core.
+    /// Returns the state of this core.
     fn local(&self) -> &Local;
-    /// Shared state of this core.
+    /// Returns the shared state of this core.
     fn own(&self) -> &Shared;
-    /// Shared state of a core below [`Config::cores`].
+    /// Returns the shared state of a core below [`Config::cores`].
     fn shared(&self, core: u32) -> &Shared;
     /// Frequencies that the boot code has measured.
     fn clock(&self) -> &Clock;
-    /// A word of a channel, by its monitor-virtual address.
+    /// Returns a word of a channel, by its monitor-virtual address.
     fn word(&self, at: u64) -> &AtomicU64;
-    /// Steps of a launch record.
+    /// Returns the steps of a launch record.
     fn ops(&self, part: Slice) -> &[Op];
     /// Entries of a slot in the guest's tables.
     fn entries(&self, part: Slice) -> &[u64];
@@ -72,13 +72,13 @@ pub trait Layout {
     fn bells(&self) -> &[Bell];
     /// Ends of channels that are the sandbox's own.
     fn ends(&self) -> &[End];
-    /// Memory that launch records write.
+    /// Returns the memory that launch records write.
     fn memory(&self) -> impl RecordMemory;
-    /// Head of the program that another sandbox may be writing: one copy. Only with [`Config::loads`].
+    /// Returns the head of the program that another sandbox may be writing: one copy. Only with [`Config::loads`].
     fn head(&self) -> Head;
-    /// Program of so many bytes, as it was copied to the guest's memory. No guest runs.
+    /// Returns the program of so many bytes, as it was copied to the guest's memory. No guest runs.
     fn program(&self, len: u64) -> &[u64];
-    /// True if a rule is enforced: always, but in a monitor for the mutation gate, which leaves one out.
+    /// Tells if a rule is enforced: always, but in a monitor for the mutation gate, which leaves one out.
     fn enforced(rule: &str) -> bool;
 }
 
@@ -90,15 +90,15 @@ pub trait Vcpu {
     const UNMASKABLE: u8;
     /// Number of the core in its sandbox.
     fn index(&self) -> u32;
-    /// Time stamp, in ticks.
+    /// Returns the time stamp, in ticks.
     fn now(&self) -> u64;
-    /// Guest's instruction pointer.
+    /// Returns the guest's instruction pointer.
     fn instruction(&self) -> u64;
-    /// Guest's privilege level; 0 is its kernel's.
+    /// Returns the guest's privilege level; 0 is its kernel's.
     fn privilege(&self) -> u8;
-    /// Number of the hypercall that the guest makes.
+    /// Returns the number of the hypercall that the guest makes.
     fn call(&self) -> u64;
-    /// Argument of it, the first one is 0.
+    /// Returns the argument of it, the first one is 0.
     fn argument(&self, n: usize) -> u64;
     /// Sets its result.
     fn answer(&self, result: u64);
@@ -122,7 +122,7 @@ pub trait Interrupts {
     fn ring(&self, id: u32);
     /// Sends a message to a guest. Stores before it are seen before it.
     fn send(&self, message: u64);
-    /// True if a message goes to cores of this set and to no monitor.
+    /// Tells if a message goes to cores of this set and to no monitor.
     fn is_aim(cores: &[u64; 4], message: u64) -> bool;
     /// Takes a doorbell that is pending.
     fn hear(&self);
@@ -145,13 +145,13 @@ pub trait Devices {
 
 /// All that a monitor is built on.
 pub trait Monitor: Layout + Vcpu + Interrupts + Devices {
-    /// True if this monitor has code for a need; the compiler drops the code of others.
+    /// Tells if this monitor has code for a need; the compiler drops the code of others.
     #[inline(always)]
     fn has(need: u32) -> bool {
         need::has(Self::NEEDS, need)
     }
 
-    /// True on the sandbox's first core.
+    /// Tells if this is the sandbox's first core.
     fn is_first(&self) -> bool {
         self.index() == 0
     }

@@ -31,7 +31,7 @@ pub fn carry_out<M: Monitor>(m: &M, outcome: Outcome) -> Next {
     }
 }
 
-/// The rest of [`carry_out`], out of the way of frequent exits.
+/// Does the rest of [`carry_out`], out of the way of frequent exits.
 #[inline(never)]
 fn turn<M: Monitor>(m: &M, then: Then) -> Next {
     match then {

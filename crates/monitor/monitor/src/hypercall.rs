@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering;
 #[inline(always)]
 pub fn handle<M: Monitor>(m: &M, length: u8) -> Outcome {
     let call = number(m.call(), m.privilege(), M::enforced);
+    // The measured call stays short: nothing of it is out of line.
     if call == NULL {
         m.answer(OK);
         return Outcome::skip(Cause::Hypercall, length);
@@ -59,6 +60,7 @@ fn console<M: Monitor>(m: &M, length: u64) -> u64 {
     let words = [m.argument(1), m.argument(2), m.argument(3)];
     let counters = m.counters();
     for i in 0..length as usize {
+        // From registers: the monitor reads no memory of the guest.
         let byte = words.get(i / 8).map_or(0, |w| (w >> (i % 8 * 8)) as u8);
         let at = counters.console_written.load(Ordering::Relaxed);
         counters.console[at as usize % CONSOLE].store(byte, Ordering::Relaxed);

@@ -54,12 +54,14 @@ fn load<M: Monitor>(m: &M) -> Option<u64> {
     if !M::has(need::LOADS) || config.loads == 0 || incarnation(m) == 0 {
         return None;
     }
+    // Copied once: the sender may change it at any time.
     let head = m.head();
     if !head.fits(config.room) && M::enforced("load-head") {
         return None;
     }
     let mut memory = m.memory();
     play(&mut memory, m.ops(config.empty), 0);
+    // The copy is summed up and run: the channel may change.
     memory.copy(GUEST_VA + PROGRAM_GPA, config.loads + HEAD, head.len);
     (sum(m.program(head.len)) == head.sum || !M::enforced("load-sum")).then_some(head.entry)
 }
@@ -114,6 +116,7 @@ fn assemble<M: Monitor>(m: &M) {
         }
         core::hint::spin_loop();
     }
+    // They were sent in the life that has ended.
     (0..cores).for_each(|i| m.shared(i).signals.store(0, Ordering::Release));
     // The guest writes no more. The interrupts of its last doorbells go with the rest below.
     mail::bury(m);
@@ -206,6 +209,7 @@ pub fn state<M: Monitor>(m: &M, state: State) {
     report.state_ticks.store(m.now(), Ordering::Relaxed);
     report.state.store(state as u32, Ordering::Relaxed);
     let loaded = report.loaded.load(Ordering::Relaxed);
+    // One word, so that no reader sees the state of one life with the number of another.
     let status = state as u64 | u64::from(incarnation(m)) << 8 | u64::from(loaded) << 40;
     m.mailbox(m.config().sandbox).status.store(status, Ordering::Release);
 }

@@ -31,10 +31,12 @@ impl<M: Monitor> Side for Part<'_, M> {
 
     fn clear(&self) {
         let [memory, len] = self.1.memory;
+        // The last party's data are not the next one's to read.
         self.0.memory().zero(memory, len);
     }
 
     fn map(&self, phase: u64) {
+        // Entries are baked: the monitor decides whether, never where to.
         let open = self.0.entries(self.1.open);
         let entries = if phase == OPEN { open } else { self.0.entries(self.1.gone) };
         for n in 0..open.len() {
@@ -53,6 +55,7 @@ impl<M: Monitor> Side for Part<'_, M> {
     }
 
     fn flush(&self) {
+        // This core is in its monitor already; the others come by the signal.
         link::empty(self, self.0.index(), || self.0.flush());
         signal::send_each(self.0, To::Others, 0);
     }
@@ -80,6 +83,7 @@ pub fn look<M: Monitor>(m: &M) {
     for part in parts(m) {
         link::empty(&part, m.index(), || m.flush());
         link::settle(&part);
+        // One core of a sandbox looks at the other party's word.
         if m.is_first() {
             link::look(&part);
         }
@@ -93,6 +97,7 @@ pub fn end<M: Monitor>(m: &M) {
 
 /// Makes a call with its first two arguments; `slot` is the one that they name.
 pub fn call<M: Monitor>(m: &M, call: u64, slot: u32, [first, second]: [u64; 2]) -> u64 {
+    // The right is checked before, by the manifest's sets; this finds the number.
     let Some(part) = parts(m).find(|part| part.1.number == slot) else { return BAD_ARGUMENT };
     let (mine, to) = (part.owner() == part.me(), first as u32);
     let done = match call {
@@ -104,6 +109,7 @@ pub fn call<M: Monitor>(m: &M, call: u64, slot: u32, [first, second]: [u64; 2]) 
         SLOT => return link::state(&part, second != 0),
         _ => None,
     };
+    // The host compares doorbells with this number: no sandbox is rung for more often than it has consented.
     if done == Some(true) && call != CLOSE {
         add(&m.counters().consents);
     }

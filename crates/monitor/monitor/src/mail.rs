@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering;
 pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     // It is still pending: take it. One that comes later causes an exit again.
     m.hear();
+    // Cleared before the look: an NMI during it sets the flag again.
     m.local().doorbell.set(0);
     let unmaskable = match signal::receive(m, cause) {
         Ok(unmaskable) => unmaskable,
@@ -28,7 +29,7 @@ pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     }
 }
 
-/// State in which other sandboxes' requests end the guest's life, if one does; the first core looks.
+/// Returns the state in which other sandboxes' requests end the guest's life, if one does; the first core looks.
 fn asked<M: Monitor>(m: &M) -> Option<State> {
     if !m.is_first() {
         return None;
@@ -55,14 +56,15 @@ pub fn tally<M: Monitor>(m: &M) {
     }
 }
 
-/// First request that the guest is to be subjected to, whether it runs or not; 0: none. Others are acknowledged and
-/// dropped.
+/// Returns the first request that the guest is to be subjected to, whether it runs or not; 0: none. Others are
+/// acknowledged and dropped.
 fn requested<M: Monitor>(m: &M, runs: bool) -> u64 {
     if !M::has(need::CONTROL) {
         return 0;
     }
     let config = m.config();
     let from = |sender: u32| {
+        // The sender's page is another monitor's, so the word in it is a claim.
         let request = m.mailbox(sender).request.get(config.sandbox as usize)?;
         let done = m.mailbox(config.sandbox).done.get(sender as usize)?;
         let request = mail::take(request, done)?;
@@ -91,6 +93,7 @@ pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
         return BAD_ARGUMENT;
     };
     let starts = config.rights.over(CONTROL_START) >> (to & 31) & 1 != 0;
+    // A request that changes nothing is answered here and costs the receiver nothing.
     let state = m.mailbox(to).status.load(Ordering::Acquire) as u8;
     match mail::effect(what, u32::from(state), starts) {
         Effect::Answer(answer) if M::enforced("control-change") => return answer,
@@ -98,6 +101,7 @@ pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
     }
     let pace = u64::from(every).wrapping_mul(m.clock().hz) / 1_000_000;
     let pace = if M::enforced("control-rate") { pace } else { 0 };
+    // The ring comes behind the request, which the receiver then sees.
     if mail::post(&Way { request, done, token }, what, m.now(), pace) {
         signal::ring(m, to, id);
         return OK;
@@ -105,7 +109,7 @@ pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
     BUSY
 }
 
-/// True if a sandbox that is about to launch shall not; that grants a start and a restart.
+/// Tells if a sandbox that is about to launch shall not; that grants a start and a restart.
 pub fn stop_requested<M: Monitor>(m: &M) -> bool {
     loop {
         match requested(m, true) {
@@ -116,7 +120,7 @@ pub fn stop_requested<M: Monitor>(m: &M) -> bool {
     }
 }
 
-/// True if a waiting sandbox shall start again.
+/// Tells if a waiting sandbox shall start again.
 pub fn start_requested<M: Monitor>(m: &M) -> bool {
     requested(m, false) != 0
 }
@@ -152,6 +156,7 @@ pub fn bury<M: Monitor>(m: &M) {
     if !M::has(need::CHANNELS) {
         return;
     }
+    // First the last words, then the rings: a woken receiver finds them.
     m.ends().iter().for_each(|end| bury_end(m, end));
     (0..m.config().bells.len).for_each(|number| {
         ring_bell(m, number);

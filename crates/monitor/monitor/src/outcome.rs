@@ -61,14 +61,14 @@ impl Outcome {
         Self::new(cause, 4, 0)
     }
 
-    /// Number of the cause.
+    /// Returns the number of the cause.
     #[inline(always)]
     #[must_use]
     pub const fn cause(self) -> usize {
         self.0 as u8 as usize
     }
 
-    /// Sequel of the exit.
+    /// Returns the sequel of the exit.
     #[inline(always)]
     #[must_use]
     pub const fn then(self) -> Then {

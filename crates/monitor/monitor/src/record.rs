@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 #[inline(always)]
 pub(crate) fn add(word: &AtomicU64) -> u64 {
     let before = word.load(Relaxed);
+    // No locked instruction: one core writes, and a reader may see either value.
     word.store(before.wrapping_add(1), Relaxed);
     before
 }
@@ -31,6 +32,7 @@ pub fn deny<M: Monitor>(
     info: u64,
     harmless: Outcome,
 ) -> Outcome {
+    // Before the action: an end must not lose its reason.
     record(m, condition, address, info);
     match m.config().ends[condition.kind() as usize] {
         0 => harmless,
@@ -38,7 +40,7 @@ pub fn deny<M: Monitor>(
     }
 }
 
-/// [`deny`], for a mediated device's register and the value written there, if one was.
+/// Denies ([`deny`]) an access to a mediated device's register; `written` is the value, if it was a write.
 pub fn deny_register<M: Monitor>(
     m: &M,
     register: u64,
@@ -56,6 +58,7 @@ pub fn record<M: Monitor>(m: &M, condition: Condition, address: u64, info: u64) 
     let life = m.local().incarnation.get();
     let counters = m.counters();
     let before = counters.denials.load(Relaxed);
+    // The first denial of a new life: the list of its firsts begins anew.
     if counters.life.load(Relaxed) != life {
         counters.life.store(life, Relaxed);
         counters.life_denials.store(before, Relaxed);
@@ -79,5 +82,6 @@ pub fn record<M: Monitor>(m: &M, condition: Condition, address: u64, info: u64) 
         counters.first[of_life as usize % FIRST].keep(&denial);
     }
     counters.ring[before as usize % DENIALS].keep(&denial);
+    // The number at last: a reader that sees it finds the record.
     counters.denials.store(before + 1, Relaxed);
 }

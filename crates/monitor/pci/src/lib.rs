@@ -1,10 +1,8 @@
-//! What a monitor does with an access to PCI: to a function's configuration
-//! space, or to a page that holds an MSI-X table. Portable; the hardware is
-//! behind [`Hardware`].
+//! A monitor's treatment of accesses to PCI: to a function's configuration space, or to a page that holds an MSI-X
+//! table. Portable; the hardware is behind [`Hardware`].
 //!
-//! What it keeps true: a BAR stays where the host put it; a message names one of
-//! the sandbox's cores and a vector that a local APIC accepts; of everything
-//! else only the bits that the host allowed are ever written.
+//! It keeps three things true. A BAR stays where the host put it. A message names one of the sandbox's cores and a
+//! vector that a local APIC accepts. Elsewhere only the bits that the host allowed are ever written.
 #![no_std]
 
 use bulkhead_monitor_abi::PAGE;
@@ -12,16 +10,16 @@ use bulkhead_monitor_abi::pci::{
     COMMAND, Function, INTX_OFF, Register, Remapping, Reset, SLOTS, end,
 };
 
-/// What the logic needs of the machine. Two cores of a sandbox come one after the
-/// other: a reset in the midst of another's access would move its BARs.
+/// The machine, as the logic needs it. Two cores of a sandbox come one after the other: a reset in the midst of
+/// another's access would move its BARs.
 pub trait Hardware {
-    /// The registers of a function that are particular.
+    /// Returns the registers of a function that are particular.
     fn registers(&self, function: &Function) -> &[Register];
     /// Reads a register of the configuration space.
     fn config(&self, function: &Function, offset: u16) -> u32;
     /// Writes it.
     fn set_config(&self, function: &Function, offset: u16, value: u32);
-    /// A word of shadow.
+    /// Returns a word of shadow.
     fn shadow(&self, word: u32) -> u32;
     /// Sets it.
     fn set_shadow(&self, word: u32, value: u32);
@@ -32,33 +30,33 @@ pub trait Hardware {
     fn set_page(&self, address: u64, size: u8, value: u64);
     /// Waits for so many milliseconds, or until something is done: then it is true.
     fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool;
-    /// Whether a local APIC is one of the sandbox's.
+    /// Tells if a local APIC is one of the sandbox's.
     fn owns_core(&self, id: u32) -> bool;
-    /// The number of the entry for a vector on an own core, counted from the sandbox's first one
+    /// Returns the number of the entry for a vector on an own core, counted from the sandbox's first one
     /// ([`Remapping::Entries`]).
     fn entry(&self, core: u32, vector: u8) -> u32;
-    /// An entry of the function's remapping table, if it has one.
+    /// Returns an entry of the function's remapping table, if it has one.
     fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
     /// Makes an entry that is 0 so; false if it is not 0 any more.
     fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
     /// Rings a doorbell of the sandbox's.
     fn ring(&self, bell: u32);
-    /// Where the guest's own table sends a line, as an ICR takes it; 0: nowhere.
+    /// Finds where the guest's own table sends a line, as an ICR takes it; 0: nowhere.
     fn line(&self, line: u32) -> u64;
     /// Says where interrupts of a channel go, in a word of the sandbox's.
     fn aim(&self, word: usize, icr: u64);
-    /// Whether a rule is enforced: all are, but for the mutation gate.
+    /// Tells if a rule is enforced: all are, but for the mutation gate.
     fn holds(&self, _: Rule) -> bool {
         true
     }
 }
 
-/// What an access is checked for, besides the owner of a core.
+/// A check of an access, besides that of a core's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// It is within one register.
     Form,
-    /// What the host named no register for is not written.
+    /// An offset for which the host named no register is not written.
     Unnamed,
     /// A bridge stays as it is.
     Fixed,
@@ -70,8 +68,8 @@ pub enum Rule {
     Table,
 }
 
-/// An access that is denied: what the hardware does is as before, or is masked.
-/// Of a message that is not allowed the guest reads what it wrote nevertheless.
+/// An access that is denied: the hardware goes on as before, or is masked. The guest nevertheless reads back a message
+/// that is not allowed, as it wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied;
 
@@ -225,8 +223,8 @@ pub fn stop_all<'a>(
     all.map(|(function, steps)| stop(hw, function, steps)).fold(Ok(()), Result::and)
 }
 
-/// Masks every entry of the MSI-X table in the hardware, with the function's DMA
-/// and messages off: one that has no reset still holds those of a former life.
+/// Masks every entry of the MSI-X table in the hardware, with the function's DMA and messages off. A function without a
+/// reset still holds the messages of a former life.
 fn mask(hw: &impl Hardware, function: &Function) {
     if function.vectors == 0
         || function.state != 0
@@ -257,8 +255,8 @@ fn message_registers(hw: &impl Hardware, function: &Function) -> Result<(), Deni
     Ok(())
 }
 
-/// What the hardware has to send for a message of the guest's: address, upper
-/// half, data (APM 16.12; AMD IOMMU specification, 2.2.5).
+/// Translates a message of the guest's for the hardware: address, upper half, data (APM 16.12; AMD IOMMU specification,
+/// 2.2.5).
 fn message(
     hw: &impl Hardware,
     function: &Function,
@@ -306,8 +304,8 @@ fn message(
     Err(Denied)
 }
 
-/// Reads, or writes where `write` says what, `size` bytes (1, 2, 4, 8) at a
-/// guest-physical address in the pages that hold the function's MSI-X table.
+/// Reads `size` bytes (1, 2, 4, 8), or writes those of `write`, in the pages that hold the function's MSI-X table. The
+/// address is guest-physical.
 ///
 /// # Errors
 /// [`Denied`]: not aligned; an entry that would send beyond the sandbox's right
@@ -361,7 +359,7 @@ pub fn table(
 }
 
 /// Writes a register of a channel's end (ivshmem version 2, register region): the guest reads the page itself,
-/// and so does not come here. What no register is takes no value.
+/// and so does not come here. A write beside the registers has no effect.
 fn channel(
     hw: &impl Hardware,
     function: &Function,
@@ -390,8 +388,8 @@ fn channel(
 }
 
 /// Says where the interrupts of a channel's end go, after anything that decides on it: where its MSI-X table says, or
-/// its line without MSI-X. The command register's bit against the line is not asked: the receiver's armed word holds
-/// interrupts back, and so none of them costs a write of that bit.
+/// its line without MSI-X. The command register's bit against the line is not asked. The receiver's armed word holds
+/// interrupts back, so none of them costs a write of that bit.
 ///
 /// # Errors
 /// [`Denied`]: beyond the sandbox's right. Then they go nowhere.

@@ -1,5 +1,5 @@
-//! A channel's end: what a guest writes reaches its own state, its own interrupt control, its receiver's doorbell and
-//! the word that says where its interrupts go, and nothing else.
+//! A channel's end. A guest's writes reach its own state, its own interrupt control, its receiver's doorbell and the
+//! word for its interrupts, and nothing else.
 
 use bulkhead_pci::Denied;
 use bulkhead_pci_fake::{Access, End, LINE};
@@ -157,7 +157,7 @@ proptest! {
     }
 }
 
-/// What is imagined gets far: interrupts go by the table and by the line, to two cores and more.
+/// The random sequences get far: interrupts go by the table and by the line, to two cores and more.
 #[test]
 fn the_sequences_get_far() {
     let end = End::new(1, false, true);

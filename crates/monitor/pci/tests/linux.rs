@@ -1,5 +1,5 @@
-//! What a Linux does with its function works as on hardware; what it must not do is
-//! denied. One after the other, as its PCI core does.
+//! A Linux' accesses to its function work as on hardware, and forbidden ones are denied. They come in the order of its
+//! PCI core.
 
 use bulkhead_pci::Denied;
 use bulkhead_pci_fake::{Access, FIRST, Fake, all, bridge};
@@ -246,7 +246,7 @@ fn msi_wide_and_narrow() {
             assert_eq!(now(), sent(1, 0x61));
             put(&fake, data, 2, 0x62).unwrap();
             assert_eq!(now(), sent(1, 0x62));
-            // What is denied leaves the last one that was right.
+            // A denied message leaves the last one that was right.
             assert_eq!(put(&fake, data, 2, 0x403), Err(Denied));
             assert_eq!(now(), sent(1, 0x62));
             put(&fake, at + 2, 2, 0).unwrap();

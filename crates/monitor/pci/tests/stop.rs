@@ -10,7 +10,7 @@ struct Two {
     other: Fake,
 }
 
-/// Address of the other one; the fakes have the same.
+/// Address of the other one; the fakes share it.
 const OTHER: u32 = 0x0020;
 
 impl Two {

@@ -1,5 +1,5 @@
-//! The launch on a machine that does not exist: what the compiled manifest must
-//! say, in which order cores go, and what a launch record does to memory.
+//! The launch on a machine that does not exist. It tests the rules for the compiled manifest, the order of cores, and
+//! the effects of a launch record on memory.
 
 use bulkhead_arch::BootMachine;
 use bulkhead_arch_fake::FakeMachine;

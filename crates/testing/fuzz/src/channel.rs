@@ -1,7 +1,6 @@
-//! One end of a channel whose peer writes anything into all that it can write, at any time
-//! between two calls: nothing panics, no access leaves the regions, none writes to the
-//! peer's, each call takes a bounded number of accesses, an index that cannot be is told once in
-//! a session, and with an honest peer the end works again.
+//! One end of a channel with a peer that writes anything into all that it can write, at any time between two calls.
+//! Nothing panics, no access leaves the regions, and none writes to the peer's. Each call takes a bounded number of
+//! accesses. An impossible index is told once in a session. With an honest peer the end works again.
 
 use crate::{Input, Seen};
 use bulkhead_channel::bell::{Bell, Ring};
@@ -198,7 +197,7 @@ impl Attack {
     }
 }
 
-/// Whether what is sent arrives, after the two have found each other.
+/// Tells if a message arrives, after the two have found each other.
 fn pass(
     mut send: impl FnMut(&[u8; LONGEST]) -> Result<(), Stop>,
     mut receive: impl FnMut(&mut [u8; LONGEST]) -> Result<(), Stop>,

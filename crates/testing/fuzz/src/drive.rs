@@ -5,7 +5,7 @@ use crate::{Seen, Target};
 use bulkhead_random::SplitMix64;
 use std::path::Path;
 
-/// Numbers that are the same for the same seed.
+/// Numbers that follow from a seed.
 #[derive(Clone, Debug)]
 pub struct Random(SplitMix64);
 
@@ -39,7 +39,7 @@ pub struct Driver {
     random: Random,
     /// Inputs so far.
     pub inputs: u64,
-    /// What they did.
+    /// Counts of their attempts.
     pub seen: Seen,
 }
 
@@ -84,7 +84,7 @@ impl Driver {
     /// Feeds the corpus as it is.
     ///
     /// # Errors
-    /// What the target must not do, with the input.
+    /// A deed that the target must not do, with the input.
     pub fn replay(&mut self) -> Result<(), String> {
         for input in std::mem::take(&mut self.corpus) {
             self.feed(&input)?;

@@ -1,5 +1,5 @@
-//! Hypercalls with any arguments, from any sandbox, at any privilege level: what a
-//! monitor carries out reaches no sandbox that the manifest does not name ([`bulkhead_laws::hypercall`]).
+//! Hypercalls with any arguments, from any sandbox, at any privilege level. A monitor's act reaches no sandbox that the
+//! manifest does not name ([`bulkhead_laws::hypercall`]).
 
 use crate::{Input, Seen};
 use bulkhead_laws::hypercall::called;
@@ -11,7 +11,7 @@ pub fn run(bytes: &[u8]) -> Result<Seen, String> {
     without("", bytes)
 }
 
-/// The same with a rule left out.
+/// Makes calls with a rule left out.
 fn without(rule: &str, bytes: &[u8]) -> Result<Seen, String> {
     let mut input = Input::new(bytes);
     let mut seen = Seen::default();

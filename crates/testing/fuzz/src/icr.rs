@@ -1,6 +1,6 @@
-//! Writes of the interrupt command register and of the local vector table: whatever a
-//! guest writes, the interrupts that leave the core go to its sandbox's cores, are of a
-//! kind that a guest may send, and make no monitor fault.
+//! Writes of the interrupt command register and of the local vector table. For any value of a guest, three things hold
+//! of the interrupts that leave the core. They go to its sandbox's cores, are of a kind that a guest may send, and make
+//! no monitor fault.
 //!
 //! [`bulkhead_laws::icr`] says what that means.
 

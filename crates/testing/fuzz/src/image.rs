@@ -11,7 +11,7 @@ use bulkhead_pci_fake::Words;
 use std::sync::{Arc, LazyLock};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Some changes of the same compiled manifest.
+/// Makes some changes of one compiled manifest.
 pub fn run(bytes: &[u8]) -> Result<Seen, String> {
     static SAMPLE: LazyLock<Result<Sample, String>> = LazyLock::new(sample);
     let sample = SAMPLE.as_ref().map_err(Clone::clone)?;
@@ -133,7 +133,7 @@ fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
-/// What an accepted compiled manifest must be, said another way than the check does.
+/// Judges an accepted compiled manifest in another way than the check does.
 fn keeps_the_rules(
     header: &Header,
     sandboxes: &[Sandbox],

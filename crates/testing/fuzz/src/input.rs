@@ -3,7 +3,7 @@
 
 use bulkhead_pci_fake::Words;
 
-/// What is left of an input. After its end every decision is 0.
+/// Rest of an input. After its end every decision is 0.
 #[derive(Clone, Debug)]
 pub struct Input<'a>(&'a [u8]);
 
@@ -14,7 +14,7 @@ impl<'a> Input<'a> {
         Self(bytes)
     }
 
-    /// Whether nothing is left.
+    /// Tells if nothing is left.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -26,7 +26,7 @@ pub fn run(bytes: &[u8]) -> Result<Seen, String> {
     without(None, bytes)
 }
 
-/// The same with a rule left out.
+/// Makes accesses with a rule left out.
 fn without(rule: Option<Wrong>, bytes: &[u8]) -> Result<Seen, String> {
     let mut input = Input::new(bytes);
     let mut machine = Machine::new(input.byte() % 2 == 0);
@@ -42,7 +42,7 @@ struct Machine {
     sandboxes: Vec<Sandbox>,
     table: Vec<Entry>,
     remapping: Vec<AtomicU32>,
-    /// What the remapping table held before.
+    /// Earlier content of the remapping table.
     before: Vec<u32>,
 }
 
@@ -84,7 +84,7 @@ impl Machine {
             offset = input.pick(&[0, WINDOW, WINDOW, WINDOW, 4, 0x11, 0x40, 0xFFC]);
             size = input.pick(&[4, 4, 4, 4, 4, 4, 1, 2, 8]);
         } else {
-            // What drivers do: the index, then the window.
+            // The way of drivers: the index, then the window.
             let at = input.byte() as u32 % (2 * LINES + 2);
             lines.write(shadow, SELECT, 4, TABLE + at, enforced).map_err(|e| format!("{e:?}"))?;
         }

@@ -22,12 +22,12 @@ pub use input::Input;
 
 use std::path::{Path, PathBuf};
 
-/// What an input did.
+/// Attempts of an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Things that it tried.
     pub tried: u64,
-    /// Of them, those that were accepted.
+    /// Things that were accepted.
     pub through: u64,
 }
 
@@ -43,13 +43,13 @@ impl Seen {
 pub struct Target {
     /// Also its folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// Feeds it; an error is what it must not do.
+    /// Function that feeds it; an error is a deed that it must not do.
     pub run: fn(&[u8]) -> Result<Seen, String>,
     /// Bytes of a random input, at most.
     pub len: usize,
-    /// Whether random bytes are not worth a try.
+    /// True if random bytes are not worth a try.
     pub text: bool,
-    /// What to put into the corpus's.
+    /// Pieces to put into inputs of the corpus.
     pub pieces: &'static [&'static str],
 }
 
@@ -94,7 +94,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// What was built for the machine: boot code, monitor, guests.
+/// Folder of the files built for the machine: boot code, monitor, guests.
 fn artifacts() -> PathBuf {
     let named = std::env::var_os("BULKHEAD_ARTIFACTS").map(PathBuf::from);
     named.unwrap_or_else(|| root().join("target/artifacts"))

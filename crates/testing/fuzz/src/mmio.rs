@@ -11,7 +11,7 @@ use std::cell::RefCell;
 const RAM: u64 = 0x1_0000;
 const WORDS: usize = 4 * 512;
 
-/// Instructions alone, and traps in a guest whose memory changes.
+/// Decodes instructions alone, and in traps of a guest with changing memory.
 pub fn run(bytes: &[u8]) -> Result<Seen, String> {
     let mut input = Input::new(bytes);
     let mut guest = Guest::new(input.byte().into());
@@ -151,8 +151,8 @@ fn state(input: &mut Input) -> State {
     state
 }
 
-/// Decodes any bytes: only those that belong to the instruction count, and all of them
-/// are needed. Whether it was one.
+/// Decodes any bytes: only those that belong to the instruction count, and all of them are needed. Returns true if it
+/// was one.
 fn code(input: &mut Input) -> Result<bool, String> {
     let code: [u8; 15] = std::array::from_fn(|_| byte(input));
     let mode = [Mode::Bits16, Mode::Bits32, Mode::Bits64][input.below(3)];

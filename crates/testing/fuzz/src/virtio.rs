@@ -1,6 +1,6 @@
-//! A virtio device's side whose driver writes anything into all that it can write, between two calls: nothing
-//! panics, no part of a chain leaves the buffers of its section, nothing is written to the driver's section, each
-//! call takes a bounded number of accesses, a chain of an older session is not used in a later one; and with an honest
+//! A virtio device's side with a driver that writes anything into all that it can write, between two calls. Nothing
+//! panics, no part of a chain leaves the buffers of its section, and nothing is written to the driver's section. Each
+//! call takes a bounded number of accesses. A chain of an older session is not used in a later one. With an honest
 //! driver the device works again.
 
 use crate::{Input, Seen};
@@ -22,7 +22,7 @@ struct Attack {
     device: Device<Region>,
     mine: Region,
     theirs: Region,
-    /// What the driver wrote last, where it wrote.
+    /// The driver's last writes, by place.
     wrote: BTreeMap<usize, u64>,
     /// Chains that were taken, by session and queue. Those of older sessions stay.
     held: Vec<((u32, usize), Chain)>,
@@ -98,7 +98,7 @@ impl Attack {
         self.wrote.insert(at / 8, value);
     }
 
-    /// What an honest driver says of itself; one that goes on, or begins anew with empty queues.
+    /// Writes the words of an honest driver; it goes on, or begins anew with empty queues.
     fn honest(&mut self, anew: bool) {
         let epoch = Hello::of(self.theirs.look(HELLO / 8)).epoch.max(1) + u32::from(anew);
         if anew {
@@ -110,7 +110,7 @@ impl Attack {
         self.set(HELLO, self.hello(epoch));
     }
 
-    /// Nobody else has written to the driver's section.
+    /// Checks that only the driver has written to its section.
     fn untouched(&self) -> Result<(), String> {
         let is = |at: usize| self.theirs.look(at) == self.wrote.get(&at).copied().unwrap_or(0);
         let other = (0..self.theirs.words()).find(|at| !is(*at));

@@ -1,6 +1,5 @@
-//! A channel's end that is not there: its owner's accesses, and what they lead to. What must hold of it is worked
-//! out here from what was written, by the specifications (PCI 3.0, 6.8; ivshmem version 2), not from the monitor's
-//! tables.
+//! A channel's end that is not there: its owner's accesses, and their effects. The rules for it are worked out here
+//! from the writes, by the specifications (PCI 3.0, 6.8; ivshmem version 2). They do not use the monitor's tables.
 
 use crate::{Access, CORES, Words};
 use bulkhead_image::{end, pci::Shadow};
@@ -18,7 +17,7 @@ const STATE: u64 = 0x10;
 const GUEST: u64 = 0xD080_0000;
 /// Offset of its MSI-X capability.
 const MSIX: u16 = 0x98;
-/// What its configuration holds that no write changes: status, the capability's number.
+/// Gives the bits of its configuration that no write changes: status, the capability's number.
 fn fresh(word: u16) -> u32 {
     match 4 * word {
         0x04 => 0x0018_0000,
@@ -27,7 +26,7 @@ fn fresh(word: u16) -> u32 {
     }
 }
 
-/// What the line sends, while it sends anything.
+/// The line's message, while it sends anything.
 pub const LINE: u64 = 5 << 32 | 0x61;
 
 /// An end, and what its owner's monitor has said to others.
@@ -39,9 +38,9 @@ pub struct End {
     shadow: RefCell<Vec<u32>>,
     config: RefCell<Vec<u32>>,
     page: RefCell<Vec<u32>>,
-    /// What peers see.
+    /// State that peers see.
     pub state: Cell<u64>,
-    /// What the line sends.
+    /// Message of the line.
     pub line: Cell<u64>,
     /// Where interrupts are said to go.
     pub aim: Cell<u64>,
@@ -164,7 +163,7 @@ impl End {
         }
     }
 
-    /// What has become of it that must not.
+    /// Tells a state that it must not have.
     ///
     /// # Errors
     /// The first such thing.

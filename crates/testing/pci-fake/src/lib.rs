@@ -1,9 +1,8 @@
-//! A PCI function that is not there, for tests of what a monitor does with one:
-//! registers that are written, that are not, and that a 1 clears; BARs that move;
-//! resets; MSI, an MSI-X table, a remapping table.
+//! A PCI function that is not there, for tests of a monitor's accesses. It has registers that can be written, that
+//! cannot, and that a 1 clears; BARs that move; resets; MSI, an MSI-X table, a remapping table.
 //!
-//! It knows by itself what must never be done to it ([`Fake::wrong`]): the rules are
-//! written from the specifications, not from the tables that the host bakes.
+//! It knows by itself the deeds that must never be done to it ([`Fake::wrong`]). Its rules are written from the
+//! specifications, not from the tables that the host bakes.
 
 mod end;
 mod rules;
@@ -19,7 +18,7 @@ use bulkhead_plan as plan;
 use bulkhead_random::SplitMix64;
 use std::cell::RefCell;
 
-/// What a guest does to its function, or the monitor for it.
+/// An act of a guest on its function, or of the monitor for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To the configuration space: offset, bytes, what it writes.
@@ -30,7 +29,7 @@ pub enum Access {
     Restart,
     /// Another core's message takes a free entry of the remapping table first.
     Race(u8),
-    /// Of the next writes so many find the function in a reset.
+    /// So many of the next writes find the function in a reset.
     Slow(u8),
 }
 
@@ -141,24 +140,24 @@ impl Fake {
         self.state.borrow_mut().hangs = true;
     }
 
-    /// Whether the register that resets it shows that it is at work.
+    /// Tells if the register that resets it shows that it is at work.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.state.borrow().busy > 0
     }
 
-    /// What stops it.
+    /// Returns the steps that stop it.
     #[must_use]
     pub fn steps(&self) -> &[Reset] {
         &self.resets
     }
 
-    /// Whether an access is one to the register that resets it.
+    /// Tells if an access is one to the register that resets it.
     fn resets(&self, address: u64, size: u8) -> bool {
         self.described.reset.iter().any(|step| (step.at, step.size) == (address, size))
     }
 
-    /// Whether it can be written at all.
+    /// Tells if it can be written at all.
     fn is_own(&self) -> bool {
         self.described.bridge.is_none()
     }
@@ -187,8 +186,7 @@ impl Fake {
         self.reset();
     }
 
-    /// What a reset of the function leaves: BARs and command at 0, no message, an
-    /// MSI-X table that is masked.
+    /// Resets the function: BARs and command are 0, there is no message, and the MSI-X table is masked.
     fn reset(&self) {
         let mut state = self.state.borrow_mut();
         let f = &self.described;
@@ -260,7 +258,7 @@ impl Fake {
             0x0C => 0x0000_FFFF,
             at::ROM => 0xFFFF_F801,
             at::INTERRUPT => 0xFF,
-            // Of a bridge: buses, windows.
+            // A bridge's buses and windows.
             0x18..0x30 if !self.is_own() => 0x00FF_FFF0,
             _ if is(f.pm.map(|c| c.at), 4) => 0x0103,
             _ if is(f.pcie.map(|c| c.at), 8) => 0x7FFF,
@@ -324,13 +322,13 @@ impl Fake {
         self.state.borrow().remap.as_ref().and_then(|t| t.get(slot)).copied().unwrap_or(0)
     }
 
-    /// What the monitor knows of it.
+    /// Returns the function as the monitor knows it.
     #[must_use]
     pub fn function(&self) -> &Function {
         &self.function
     }
 
-    /// What the machine description says of it.
+    /// Returns the function of the machine description.
     #[must_use]
     pub fn described(&self) -> &plan::Function {
         &self.described
@@ -417,7 +415,7 @@ impl Fake {
         Access::Config(at.wrapping_add(low), size, words.written(value).map(|value| value as u32))
     }
 
-    /// What has been done to it that must not be.
+    /// Tells a deed that must not be done to it.
     ///
     /// # Errors
     /// The first such thing.

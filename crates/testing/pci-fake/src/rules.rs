@@ -1,4 +1,4 @@
-//! What must hold of the function whatever its owner does.
+//! Rules that hold for the function, whatever its owner does.
 
 use crate::{CORES, Fake, at};
 use bulkhead_layout::pci::Remapping;
@@ -45,7 +45,7 @@ impl Fake {
         }
     }
 
-    /// Of each write alone.
+    /// Judges each write alone.
     pub(crate) fn before_write(&self, offset: u16, old: u32, new: u32, cleared: u32) {
         if cleared != 0 {
             self.complain(format!("{cleared:#x} at {offset:#x} is cleared"));
@@ -63,7 +63,7 @@ impl Fake {
         }
     }
 
-    /// Of the whole function.
+    /// Judges the whole function.
     pub(crate) fn after_write(&self) {
         let checks = [self.placed(), self.messages(), self.silent()];
         if let Some(what) = checks.into_iter().find_map(Result::err) {
@@ -103,7 +103,7 @@ impl Fake {
         Ok(())
     }
 
-    /// What it can send goes to its owner's cores.
+    /// Checks that its messages go to its owner's cores.
     fn messages(&self) -> Result<(), String> {
         if let Some(msi) = self.described.msi {
             let at = u16::from(msi.at);
@@ -170,7 +170,7 @@ impl Fake {
         self.state.borrow().remap.is_some()
     }
 
-    /// Whether its memory answers.
+    /// Tells if its memory answers.
     pub(crate) fn decodes(&self) -> bool {
         let asleep =
             self.described.pm.is_some_and(|pm| self.hardware(u16::from(pm.at) + 4) & 3 != 0);

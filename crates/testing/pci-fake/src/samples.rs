@@ -52,8 +52,7 @@ fn conventional() -> Function {
     }
 }
 
-/// A large BAR above 4 GiB whose MSI-X table takes two pages and begins amid one;
-/// reset by advanced features.
+/// A large BAR above 4 GiB with an MSI-X table that takes two pages and begins amid one; reset by advanced features.
 fn large() -> Function {
     Function {
         bars: vec![bar(0, memory(true, true), 0x40_0000_0000, 0x2_0000_0000)],

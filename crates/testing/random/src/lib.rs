@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in each run, for tests, fuzzers and models. Nothing secret rests on them.
+//! Numbers that look random and are equal in each run, for tests, fuzzers and models. Nothing secret rests on them.
 
 #![no_std]
 

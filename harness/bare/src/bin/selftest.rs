@@ -1,5 +1,5 @@
-//! The machine's side of the clock's self-test: a loop of known length, then a
-//! 1 ms timer on one core while the others sleep, then while they compute.
+//! The machine's side of the clock's self-test: a loop of known length, then a 1 ms timer on one core. The other cores
+//! sleep first, and then compute.
 //!
 //! Command line: `samples=N` ticks for each; `spare=NS` lets the last core run a
 //! periodic timer (a metronome made of a core); `only=busy` or `only=idle`.

@@ -1,6 +1,5 @@
-//! What an emulator's SVM really does, with x2APIC on: CPUID's word for it, then
-//! each feature tried. One line a fact on the debug console, `name = value`.
-//! QEMU and Bochs differ; the tests' machine descriptions rest on this.
+//! Probes an emulator's SVM with x2APIC on: prints CPUID's word for each feature, then tries the feature. Each fact is
+//! one line on the debug console, `name = value`. QEMU and Bochs differ; the tests' machine descriptions rest on this.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
@@ -38,9 +37,8 @@ mod bare {
     static FRAMES: [Page; 2] = [const { Page::new() }; 2];
     static RESULT: AtomicU64 = AtomicU64::new(0);
 
-    /// Room for a stack block of the guest, whose base the timer's handler
-    /// stores to. Aligned by hand: an alignment above a page would move the
-    /// multiboot header out of the file's first 8 KiB.
+    /// Room for a stack block of the guest. The timer's handler stores to its base. Aligned by hand: an alignment above
+    /// a page would move the multiboot header out of the file's first 8 KiB.
     static STACK: [Page; 8] = [const { Page::new() }; 8];
 
     /// Guest-physical window that the nested tables redirect.
@@ -166,7 +164,7 @@ mod bare {
         let base = idtr[1..].iter().rev().fold(0u64, |acc, word| acc << 16 | u64::from(*word));
         VMCB.set(SAVE + 0x80, 0xFFF << 32);
         VMCB.set(SAVE + 0x88, base);
-        // SAFETY: as above.
+        // SAFETY: SGDT, too, writes ten bytes, for which there is room.
         unsafe { asm!("sgdt [{}]", in(reg) &raw mut idtr) }
         let gdt = idtr[1..].iter().rev().fold(0u64, |acc, word| acc << 16 | u64::from(*word));
         VMCB.set(SAVE + 0x60, 0x1F << 32);

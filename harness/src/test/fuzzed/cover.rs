@@ -41,7 +41,7 @@ pub fn lines(monitor: &Path, reached: &[bool]) -> Result<Lines, String> {
             function = (name.to_owned(), false);
         } else if let Some((at, _)) = row.trim_start().split_once(":\t") {
             let Ok(at) = u64::from_str_radix(at, 16) else { continue };
-            // What fills the gap to the next function.
+            // Filling of the gap to the next function.
             if row.ends_with("int3") || row.contains("\tnop") {
                 continue;
             }
@@ -56,7 +56,7 @@ pub fn lines(monitor: &Path, reached: &[bool]) -> Result<Lines, String> {
         } else if let Some((file, rest)) = row.rsplit_once(':')
             && let Ok(number) = rest.split(' ').next().unwrap_or_default().parse::<u32>()
         {
-            // What the compiler brought from elsewhere is nobody's line here.
+            // Code that the compiler brought from elsewhere has no line here.
             let own = ["crates/", "monitor/"].iter().find_map(|dir| Some(&file[file.find(dir)?..]));
             line = own.filter(|f| !f.contains("library/")).map(|f| (f.to_owned(), number));
         }
@@ -156,7 +156,7 @@ fn parsed(text: &str) -> Result<Known, String> {
     lines.map(|text| line(text).ok_or_else(|| format!("{LIST}: {text}"))).collect()
 }
 
-/// Compares what was not reached with the list. Words for functions that were reached all the same.
+/// Compares the functions that were not reached with the list. Returns words for listed functions that were reached.
 ///
 /// # Errors
 /// Functions that are not listed, and listed ones that the monitor does not have.

@@ -8,7 +8,7 @@ use fuzz_guest::HIGH;
 
 const ICR: u64 = 0x830;
 
-/// What an emulator with the flaw lets through: bits 33:32 are not 0, and the register is below 0x2000.
+/// Tells if an emulator with the flaw lets this through: bits 33:32 are not 0, and the register is below 0x2000.
 fn flawed(register: u64, high: u64) -> bool {
     register < 0x2000 && high & 3 != 0
 }
@@ -18,8 +18,8 @@ pub fn job(bench: &Bench, test: &str) {
     bench.verdict(test, attempt(bench).unwrap_or_else(Verdict::Failed));
 }
 
-/// A guest tries forbidden writes with each of [`HIGH`]. All are refused; or exactly those that the limits name are
-/// not, and the page says that a guest is not confined in such an emulator, as `bulkhead run` does.
+/// Tries forbidden writes of a guest with each of [`HIGH`]. All are refused, or all but exactly those that the limits
+/// name. Then the page says that a guest is not confined in such an emulator, as `bulkhead run` does.
 fn attempt(bench: &Bench) -> Result<Verdict, String> {
     let manifest = Manifest::new()
         .ends_with(&["fuzz"])

@@ -1,6 +1,6 @@
-//! Fuzzing in the running machine: a sandbox of four cores and one beside it make random exits, guided by what of their
-//! monitors' text they reach. No monitor may fail, nobody else may notice, and the tables have to be as they were.
-//! `docs/fuzzing.md` has how it works.
+//! Fuzzing in the running machine: a sandbox of four cores and one beside it make random exits. The parts of their
+//! monitors' text that they reach guide them. No monitor may fail, no other sandbox may notice, and the tables have to
+//! be as they were. `docs/fuzzing.md` has how it works.
 
 mod cover;
 mod high;
@@ -39,7 +39,7 @@ pub fn jobs() -> Vec<Job> {
     jobs
 }
 
-/// Whether this is `make soak`; how long it fuzzes then, `SOAK_SECONDS` or two hours.
+/// Tells if this is `make soak`, which fuzzes for `SOAK_SECONDS` or two hours.
 fn soaks() -> bool {
     std::env::var_os("SOAK").is_some()
 }
@@ -178,7 +178,7 @@ fn fuzz(dir: &Path, folder: PathBuf, time: Time, goal: Goal) -> Result<Done, Str
                 done
             }));
         }
-        // What ended lives, for whoever wonders.
+        // The denials that ended lives.
         Event::Denied(denial) if ENDING.contains(&denial.record.kind) && said.len() < SAID => {
             said += &format!("{denial}\n");
         }

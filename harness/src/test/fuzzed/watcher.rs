@@ -70,7 +70,7 @@ pub struct Goal {
     pub seed: u64,
 }
 
-/// What was done.
+/// Counts of the work done.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pub exits: u64,
@@ -84,7 +84,7 @@ pub struct Done {
     /// Triple faults that no operation was made for, each with its core's last operations.
     pub shutdowns: Vec<String>,
     pub audits: u64,
-    /// What they took, with the machine stopped or not.
+    /// Time of the audits, with the machine stopped or not.
     pub audited: Duration,
     /// Inputs by which something new was reached.
     pub kept: u64,
@@ -93,7 +93,7 @@ pub struct Done {
     pub took: Duration,
 }
 
-/// Who watches.
+/// Observer of the machine: it audits, and compares the victim with its first state.
 pub struct Watcher {
     ram: Ram,
     dir: PathBuf,
@@ -109,7 +109,7 @@ pub struct Watcher {
     restarted: Option<Instant>,
 }
 
-/// What is compared of the victim.
+/// Parts of the victim that are compared.
 #[derive(Default)]
 struct Victim {
     exits: Vec<u64>,
@@ -216,7 +216,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// What the victim is like when nobody disturbs it: the guests wait for their first audit, or begin.
+    /// Learns the undisturbed victim: the guests wait for their first audit, or begin.
     fn learn(&mut self) {
         self.victim.pages = self.pages().into_iter().map(Some).collect();
         for _ in 0..8 {
@@ -252,7 +252,7 @@ impl Watcher {
         )
     }
 
-    /// Whether all others are as before, and whether an audit is due.
+    /// Checks that all others are as before, and audits when that is due.
     fn look(&mut self) -> Result<(), String> {
         let mut done = Done::default();
         for i in 0..self.plan.sandboxes.len() {

@@ -88,7 +88,7 @@ const MAILBOX_VA: u64 = 0xFFFF_FFFF_8040_0000;
 const SLOT_TABLES_VA: u64 = 0xFFFF_FFFF_80A0_0000;
 const GUEST_VA: u64 = 0xFFFF_9000_0000_0000;
 const STACK_VA: u64 = 0xFFFF_FFFF_8050_2000;
-/// Behind the configuration, unmapped, but under the same last table.
+/// An address behind the configuration, unmapped, but under its last table.
 const FREE_VA: u64 = 0xFFFF_FFFF_8017_F000;
 
 /// 00:08.0, rogue's; 00:1f.2, nobody's.
@@ -248,7 +248,7 @@ impl Hand<'_> {
         }
     }
 
-    /// What a core's registers say.
+    /// Returns a core's registers.
     fn core(&mut self, number: usize) -> &mut bulkhead_audit::registers::Core {
         let mut cores = self.registers.cores.iter_mut();
         cores.find(|c| c.number == number).unwrap_or_else(|| panic!("there is no core {number}"))

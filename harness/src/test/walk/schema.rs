@@ -32,10 +32,10 @@ const FIELDS: [&str; 22] = [
     "/boot/copying_us",
 ];
 
-/// Whether a report file is what docs/schema/report.schema.json says and has every field.
+/// Checks that a report file obeys docs/schema/report.schema.json and has every field.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// The fault, and its place.
 pub fn check(report: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(report).map_err(|e| format!("{}: {e}", report.display()))?;
     let value: Value =

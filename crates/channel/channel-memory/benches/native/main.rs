@@ -124,7 +124,7 @@ fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usiz
     }
 }
 
-/// The value below which this part of all lies.
+/// Returns the value below which this part of all lies.
 fn quantile(all: &[f64], part: f64) -> f64 {
     let mut all = all.to_vec();
     all.sort_by(f64::total_cmp);
@@ -149,7 +149,7 @@ fn all(step: &mut Step, messages: u64) -> u64 {
     sum
 }
 
-/// Nanoseconds a message.
+/// Returns the nanoseconds for a message.
 fn throughput((send, receive): &mut Duplex, messages: u64) -> f64 {
     let start = Barrier::new(2);
     std::thread::scope(|scope| {

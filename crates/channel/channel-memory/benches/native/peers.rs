@@ -63,7 +63,7 @@ fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
     unsafe { words.align_to_mut().1 }
 }
 
-/// A message in a buffer of the sender's own. Only its first word changes: making a message is not measured.
+/// Returns a message in a buffer of the sender's own. Only its first word changes: making a message is not measured.
 fn own<const W: usize>() -> Apart<[u64; W]> {
     Apart(std::array::from_fn(|n| n as u64))
 }
@@ -74,7 +74,7 @@ fn ends<const W: usize>(message: &[u64; W]) -> u64 {
     message[0].wrapping_add(message[W - 1])
 }
 
-/// Memory that the process keeps: some kilobytes, aligned as pages are.
+/// Returns the memory that the process keeps: some kilobytes, aligned as pages are.
 fn memory(bytes: usize) -> NonNull<u8> {
     let words = vec![0u64; bytes.div_ceil(8) + 512].leak();
     let skip = words.as_ptr().align_offset(4096);
