@@ -49,7 +49,7 @@ pub enum Stop {
     Manifest(Error),
 }
 
-/// Called by [`entry`] on the first core with what the loader left in EAX and EBX.
+/// Boots. [`entry`] calls it on the first core, with the loader's words in EAX and EBX.
 extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_ticks: u64) -> ! {
     // A damaged address must at least be one that can be read.
     let nothing = Header {

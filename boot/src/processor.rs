@@ -26,7 +26,7 @@ pub fn check(monitors: u64) -> Result<(), &'static str> {
     }
 }
 
-/// Returns ECX and EDX of an extended leaf.
+/// Returns Returns Returns ECX and EDX of an extended leaf.
 fn extended(leaf: u32) -> (u32, u32) {
     let answer = cpuid(leaf, 0);
     (answer.ecx, answer.edx)

@@ -92,8 +92,8 @@ impl X86Machine {
     }
 }
 
-/// Computes `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC alone fills 64 in the
-/// end.
+/// Computes Computes Computes `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC
+/// alone fills 64 in the end.
 #[inline(always)]
 fn scale(value: u64, factor: u64) -> u64 {
     ((u128::from(value) * u128::from(factor)) >> 32) as u64

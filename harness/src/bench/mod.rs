@@ -51,7 +51,7 @@ impl Part {
     }
 }
 
-/// Parts of a few seconds, whose figures are tests too: each has a bound.
+/// Parts of a few seconds. Their figures are tests too: each has a bound.
 pub const SHORT: [Part; 15] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),

@@ -42,7 +42,7 @@ pub struct Mutation {
     pub attack: &'static str,
     /// Part that lacks it.
     pub out: Out,
-    /// Whether the attack succeeded.
+    /// Tells if the attack succeeded.
     success: fn(&Seen) -> bool,
 }
 

@@ -43,8 +43,8 @@ pub const SLOT_TABLES_VA: u64 = 0xFFFF_FFFF_80A0_0000;
 
 /// Monitor text, the lowest address that its linker script uses.
 pub const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;
-/// Of each end of a channel that a Linux sees as a PCI function, [`FUNCTION_STRIDE`] bytes: its
-/// configuration, its registers, the peers' states. A page each, the last one shared with the peers' monitors.
+/// Pages of channels' ends that a Linux sees as PCI functions, [`FUNCTION_STRIDE`] bytes for each end. One page each
+/// has its configuration, its registers, and the peers' states; the last one is shared with the peers' monitors.
 pub const FUNCTIONS_VA: u64 = 0xFFFF_FFFF_8090_0000;
 /// Distance of two ends' pages.
 pub const FUNCTION_STRIDE: u64 = 0x4000;

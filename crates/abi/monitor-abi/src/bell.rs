@@ -94,8 +94,8 @@ pub fn admit(rung: &impl Word, armed: &impl Word) -> bool {
 /// Says in `word` where interrupts go from now on, 0 for nowhere. Returns true if the guest is to be interrupted there
 /// once: a ring may have been lost before.
 ///
-/// The fence is between this word and the guest's look for messages, as the sender's is between its message and its
-/// look at this word: so one of both sees the other's.
+/// The exchange is a fence between this word and the guest's look for messages. The sender has one between its message
+/// and its look at this word. So one of both sees the other's.
 pub fn aim(word: &impl Word, message: u64) -> bool {
     word.exchange(message) != message && message != 0
 }

@@ -89,11 +89,11 @@ pub struct Config {
     pub first_state: Slice,
     /// State of a core that another core starts, likewise.
     pub other_state: Slice,
-    /// Of [`crate::pci::Function`], by address: what the sandbox sees of PCI.
+    /// PCI functions that the sandbox sees ([`crate::pci::Function`]), by address.
     pub functions: Slice,
     /// Guest RAM; an unused piece has length 0.
     pub ram: [Ram; 2],
-    /// Of [`crate::bell::Bell`], by number.
+    /// Doorbells ([`crate::bell::Bell`]), by number.
     pub bells: Slice,
     /// Own ends of channels ([`crate::bell::End`]).
     pub channel_ends: Slice,

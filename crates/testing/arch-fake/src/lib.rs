@@ -1,6 +1,5 @@
-//! A processor that does not exist: its page-table entries are inverted and
-//! shuffled, its "execute" is a forbid bit at an odd place, empty entries are
-//! not zero. Whatever passes on it and on x86-64 assumes no encoding. Its second
+//! A processor that does not exist. Its page-table entries are inverted and shuffled, its "execute" is a forbid bit at
+//! an odd place, and empty entries are not zero. Code that passes on it and on x86-64 assumes no encoding. Its second
 //! stage has another encoding than its first one, larger pages, fewer levels and
 //! memory types. [`target`] makes a whole machine of it, for which systems can be
 //! planned and baked.
