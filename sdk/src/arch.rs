@@ -61,7 +61,7 @@ pub(crate) trait Architecture {
     /// # Safety
     /// The address is mapped, and the effect of a read of the device leaves this program's world intact.
     unsafe fn read32(address: u64) -> u32;
-    /// Writes 32 bits likewise. What was stored to memory before is there for the device.
+    /// Writes 32 bits likewise. Earlier stores to memory are there for the device.
     ///
     /// # Safety
     /// As for reads.

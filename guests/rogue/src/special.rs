@@ -119,8 +119,8 @@ pub fn tables_outside(aim: &Aim) -> Got {
     .map(|()| 0)
 }
 
-/// An IDT that begins in memory and ends beyond it, where the entry of #UD is: the processor delivers that exception from
-/// memory that is not the sandbox's.
+/// An IDT that begins in memory and ends beyond it, where the entry of #UD is. The processor delivers that exception
+/// from memory that is not the sandbox's.
 pub fn event_outside(aim: &Aim) -> Got {
     /// Bytes before the entry of vector 6.
     const BEFORE: u64 = 6 * 16;

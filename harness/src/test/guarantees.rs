@@ -1,6 +1,6 @@
-//! The register of guarantees (`bulkhead_guarantees`) beside its evidence: attacks, mutants, the auditor's rules with
-//! their planted errors, the rules of manifests, and the denials that attacks have left. `docs/guarantees.md` shows
-//! all of it; `BLESS=1` writes the page anew.
+//! The register of guarantees (`bulkhead_guarantees`) beside its evidence: attacks with the denials that they left,
+//! mutants, the auditor's rules with their planted errors, manifests' rules. `docs/guarantees.md` shows all of it;
+//! `BLESS=1` writes the page anew.
 
 use super::driver::Job;
 use super::explained;
@@ -258,7 +258,8 @@ this page from the register and its evidence.
 | kept by | Part of the system that keeps the guarantee. Tables are baked by the host; processor and IOMMU heed them. |
 | attacks | Attacks that try to break it (`guests/rogue`), or the reason for none. |
 | mutants | Attacks that succeed on a system without it (`mutation/…`), or the reason for none. |
-| audit | Number of planted errors that the [auditor](audit.md) must find by this rule (`walk/finds-…`); at 0 its own tests plant them. |
+| audit | Number of planted errors that the [auditor](audit.md) must find by this rule (`walk/finds-…`); \
+at 0 its own tests plant them. |
 | manifest | [Rules of the manifest](manifest.md) on which it rests. |
 
 Some guarantees are parts of a wider one. A denial cites the wider one where its record does not tell the parts apart.
@@ -281,7 +282,8 @@ fn write(evidence: &Evidence) -> String {
             };
             continue;
         }
-        text += "\n| id | guarantee | kept by | attacks | mutants | audit | manifest |\n|---|---|---|---|---|---|---|\n";
+        text += "\n| id | guarantee | kept by | attacks | mutants | audit | manifest |\
+             \n|---|---|---|---|---|---|---|\n";
         text += &rows;
     }
     text

@@ -71,8 +71,9 @@ fn no_panic_in(name: &str) -> Result<String, String> {
     }
 }
 
-/// What a clean machine needs no second build for: intermediate code that only the next build would use, and tables for
-/// a debugger. A panic names its line without them. A developer's own builds keep them.
+/// Settings that leave out products of a build: intermediate code that only the next build would use, and tables for a
+/// debugger. A clean machine has no second build. A panic names its line without these products. A developer's own
+/// builds keep them.
 const ONCE: [(&str, &str); 3] = [
     ("CARGO_INCREMENTAL", "0"),
     ("CARGO_PROFILE_DEV_DEBUG", "false"),

@@ -1,6 +1,6 @@
-//! The mutation gate: what keeps a guarantee is taken out, of the monitor or of the tables that confine a guest, and an
-//! attack on this guarantee must then succeed. With the guarantee in place, by the same measure, it must not. So no
-//! attack is caught for another reason.
+//! The mutation gate. It takes the part that keeps a guarantee out of the monitor, or out of the tables that confine a
+//! guest. An attack on this guarantee must then succeed. With the guarantee in place, by an equal measure, it must not.
+//! So no attack is caught for another reason.
 
 use super::attack::{CANARY_HPA, VICTIM_HPA, got, intact, system};
 use super::device::{self, EDU, FOREIGN};

@@ -308,7 +308,8 @@ fn judge(bench: &Bench, kind: Kind, classes: &[Class], count: usize) -> Result<S
         Kind::Interrupted => format!(", {events} interrupts"),
     };
     Ok(format!(
-        "{} sets of {} classes{told}, {jobs} jobs, each within its response time; the nearest took {nearest:?} thousandths",
+        "{} sets of {} classes{told}, {jobs} jobs, each within its response time; \
+         the nearest took {nearest:?} thousandths",
         plays.len(),
         classes.len()
     ))

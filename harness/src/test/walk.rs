@@ -100,9 +100,14 @@ fn vmx(bench: &Bench) -> Result<(), String> {
 }
 
 /// Rights of the warden on a machine without functions.
-const WARDENS: &str = "devices = [\"pit\"]\nstop = [\"rogue\"]\nstart = [\"rogue\"]\nrestart = [\"rogue\"]\nobserve = [\"rogue\", \"big\"]\nmay_connect = { to = [\"rogue\", \"big\"], slots = 1, size = \"8 KiB\" }";
+const WARDENS: &str = "devices = [\"pit\"]\nstop = [\"rogue\"]\nstart = [\"rogue\"]\
+    \nrestart = [\"rogue\"]\nobserve = [\"rogue\", \"big\"]\
+    \nmay_connect = { to = [\"rogue\", \"big\"], slots = 1, size = \"8 KiB\" }";
 /// Channels of each kind that a machine without functions has, too.
-const CHANNELS: &str = "[[channel]]\nname = \"orders\"\nfrom = \"warden\"\nto = [\"rogue\"]\nsize = \"64 KiB\"\n[[channel]]\nname = \"calls\"\nfrom = \"rogue\"\nto = [\"warden\"]\nsize = \"8 KiB\"\nkind = \"records\"\nnotify = \"doorbell\"\n[[channel]]\nname = \"lessons\"\nfrom = \"warden\"\nto = [\"big\"]\nsize = \"64 KiB\"\nkind = \"program\"\n";
+const CHANNELS: &str = "[[channel]]\nname = \"orders\"\nfrom = \"warden\"\nto = [\"rogue\"]\nsize = \"64 KiB\"\
+    \n[[channel]]\nname = \"calls\"\nfrom = \"rogue\"\nto = [\"warden\"]\nsize = \"8 KiB\"\
+    \nkind = \"records\"\nnotify = \"doorbell\"\
+    \n[[channel]]\nname = \"lessons\"\nfrom = \"warden\"\nto = [\"big\"]\nsize = \"64 KiB\"\nkind = \"program\"\n";
 
 /// A machine with Intel's IOMMU: two sandboxes with a function and a line each.
 fn vtd(bench: &Bench) -> Result<(), String> {

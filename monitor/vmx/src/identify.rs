@@ -1,8 +1,8 @@
 //! CPUID, which exits for ever: its answer in few instructions.
 //!
-//! This is [`bulkhead_monitor_x86::cpuid::handle`] with the answer left in the registers. The steady phase begins with a
-//! CPUID of user mode, which calls [`crate::exit::user`] first. `guests/ring` compares both ways.
-//! Rejected: the portable handler. It saves, and loads again, ten registers, and takes 102 instructions for leaf 1.
+//! This is [`bulkhead_monitor_x86::cpuid::handle`] with the answer left in the registers. The steady phase begins with
+//! a CPUID of user mode, which calls [`crate::exit::user`] first. `guests/ring` compares both ways. Rejected: the
+//! portable handler. It saves, and loads again, ten registers, and takes 102 instructions for leaf 1.
 
 use crate::vmx::Frame;
 use bulkhead_monitor_abi::map::{CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STACK_SIZE};

@@ -83,8 +83,8 @@ pub struct Info {
     pub level_lines: u32,
     /// Interrupts that those may raise, as a set: for a bare guest one for each.
     pub level_vectors: [u64; 4],
-    /// How the receiver of each window's channel is woken: 0 = not at all; else bits 15:0 have the interrupt, for the
-    /// receiver, or the doorbell, for the sender; [`ADAPTIVE`].
+    /// How the receiver of each window's channel is woken; 0: not at all. Bits 15:0 have the interrupt, for the
+    /// receiver, or the doorbell, for the sender. Bit 16 is [`ADAPTIVE`].
     pub bells: [u32; MAX_CHANNELS],
     /// Sandboxes in the machine.
     pub sandboxes: u32,

@@ -7,7 +7,7 @@ pub enum Op {
     /// Send to the capability and wait for the answer. On a capability of the kernel's own objects: a
     /// method ([`crate::label`]), answered at once.
     Call = 0,
-    /// Answer through the reply object, then receive from the capability, with the same reply object.
+    /// Answer through the reply object, then receive from the capability, again with this reply object.
     ReplyRecv = 1,
     /// Receive from the endpoint or notification until the deadline; the reply object is for a caller. Deadlines are
     /// nanoseconds since the processor's start, by its counter.

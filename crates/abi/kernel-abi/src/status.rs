@@ -48,8 +48,8 @@ pub enum Code {
 }
 }
 
-/// How a call ended. Bits 0 to 7: a [`Code`]; bits 8 to 15: which argument is
-/// meant, 0 being the capability invoked, 1 the first word; bits 16 to 63: detail.
+/// How a call ended. Bits 0 to 7 have a [`Code`]. Bits 8 to 15 have the argument that is meant: 0 is the capability
+/// invoked, 1 the first word. Bits 16 to 63 have details.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Status(pub u64);

@@ -117,7 +117,12 @@ macro_rules! offsets {
 
 fn header() -> String {
     let mut out = String::from(
-        "/* Numbers of the kernel's interface: see crates/abi/kernel-abi, from which a test derives\n * this file (BLESS=1 cargo test -p bulkhead-kernel-abi writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_KERNEL_H\n#define BULKHEAD_KERNEL_H\n\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n/* Calls: the low byte of the operation. */\n",
+        "/* Numbers of the kernel's interface: see crates/abi/kernel-abi, from which a test derives\
+         \n * this file (BLESS=1 cargo test -p bulkhead-kernel-abi writes it anew).\
+         \n * SPDX-License-Identifier: Apache-2.0 OR MIT */\
+         \n#ifndef BULKHEAD_KERNEL_H\n#define BULKHEAD_KERNEL_H\
+         \n\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\
+         \n\n/* Calls: the low byte of the operation. */\n",
     );
     described(&mut out, "OP_", Op::DESCRIBED);
     out.push_str("/* Kinds of capabilities. */\n");

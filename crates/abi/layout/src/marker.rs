@@ -268,7 +268,10 @@ mod tests {
     /// Returns the C header, as it must be.
     fn header() -> String {
         let mut text = String::from(
-            "/* Markers for the measuring plugin: see crates/abi/layout/src/marker.rs, from which a\n * test derives this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_MARKER_H\n#define BULKHEAD_MARKER_H\n\n",
+            "/* Markers for the measuring plugin: see crates/abi/layout/src/marker.rs, from which a\
+             \n * test derives this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).\
+             \n * SPDX-License-Identifier: Apache-2.0 OR MIT */\
+             \n#ifndef BULKHEAD_MARKER_H\n#define BULKHEAD_MARKER_H\n\n",
         );
         for (name, kind) in [
             ("DUMP", DUMP),

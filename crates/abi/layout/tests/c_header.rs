@@ -38,7 +38,10 @@ fn define(out: &mut String, name: &str, value: u64) {
 
 fn header() -> String {
     let mut out = String::from(
-        "/* Numbers of the guest's interface: see crates/abi/layout, from which a test derives\n * this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_LAYOUT_H\n#define BULKHEAD_LAYOUT_H\n\n",
+        "/* Numbers of the guest's interface: see crates/abi/layout, from which a test derives\
+         \n * this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).\
+         \n * SPDX-License-Identifier: Apache-2.0 OR MIT */\
+         \n#ifndef BULKHEAD_LAYOUT_H\n#define BULKHEAD_LAYOUT_H\n\n",
     );
     numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE SLOT);
     numbers!(out, "", hypercall: CONTROL_STOP CONTROL_START CONTROL_RESTART);

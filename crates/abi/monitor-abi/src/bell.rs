@@ -17,8 +17,8 @@ pub struct Bell {
     pub armed: u64,
     /// Message that interrupts the receiver's first core, as the architecture sends it.
     pub message: u64,
-    /// Monitor-virtual address of the word by which the receiver's monitor says what to write instead, because its
-    /// guest chooses core and interrupt; 0: there is none.
+    /// Monitor-virtual address of the word by which the receiver's monitor says what to write instead; 0: there is
+    /// none. It exists where the receiver's guest chooses core and interrupt.
     pub aim: u64,
     /// Hardware IDs of the receiver's cores, as a set. The word is another monitor's, so it is a claim.
     pub cores: [u64; 4],

@@ -114,7 +114,7 @@ pub trait Side {
     fn wanted(&self) -> &Self::Word;
     /// Returns the value of that word when a core did so last; `None` behind the last core.
     fn done(&self, core: u32) -> Option<&Self::Word>;
-    /// Has each own core [`empty`] its TLB: the one that this is before its guest goes on, the others by a doorbell,
+    /// Has each own core [`empty`] its TLB. This core does so before its guest goes on; the others do it at a doorbell,
     /// at which they [`settle`], too.
     fn flush(&self);
     /// Makes another sandbox's monitor [`look`], by its first core.

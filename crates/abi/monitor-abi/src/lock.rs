@@ -1,6 +1,6 @@
-//! The lock of registers that several parties use and that are no one word: the machine's
-//! interrupt controller, with one pair of index and window for all monitors, and within a sandbox its
-//! lines' table and its PCI functions.
+//! The lock of registers that several parties use and that are no one word. One is for the machine's interrupt
+//! controller, with its pair of index and window for all monitors. Within a sandbox, such locks are for its lines'
+//! table and its PCI functions.
 //!
 //! It never breaks, and nobody waits for a turn longer than its patience: who gives up
 //! withdraws, and asks again later. Turns go round among those who want one, so each

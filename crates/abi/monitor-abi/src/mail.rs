@@ -1,12 +1,12 @@
 //! Requests of one sandbox's monitor to another's: to stop, to start, to restart its guest.
 //!
 //! The sender's mailbox has one numbered request for each receiver; the receiver acknowledges its number, and then
-//! acts. Nobody waits for anybody. A request is posted, and the receiver's doorbell rung, only if
+//! acts. No party waits for another. A request is posted, and the receiver's doorbell rung, only if
 //!
 //! * it changes something: the receiver's monitor says in its own mailbox what its guest is doing;
 //! * the one before is acknowledged;
-//! * its right's time between two requests is over. The sender's monitor keeps that time in the *token*: the clock's ticks
-//!   from which on the next one may be posted. Only one of the sender's cores takes it.
+//! * its right's time between two requests is over. The sender's monitor keeps that time in the *token*: the clock's
+//!   ticks from which on the next one may be posted. Only one of the sender's cores takes it.
 //!
 //! So a holder of rights rings the receiver as often as the manifest's arithmetic says, whatever it calls.
 

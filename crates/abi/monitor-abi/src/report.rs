@@ -366,7 +366,7 @@ in_memory! {
         pub cores: u32,
         /// 1: it runs a program that another sandbox has left for it ([`crate::load`]), not the image's.
         pub loaded: u32,
-        /// How often each sandbox's monitor has rung this one, as the first core saw it at its last one; its own
+        /// How often each sandbox's monitor has rung this one, as the first core saw it at its last doorbell. Its own
         /// entry counts rings between its own cores.
         pub rung: [u64; MAX_SANDBOXES],
         /// Padding.

@@ -8,7 +8,11 @@ const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../sdk/include/bu
 
 fn header() -> String {
     let mut out = String::from(
-        "/* Results below 0 of ends of channels, in a bare guest and in a Linux. A test of crates/channel/channel-memory\n * derives this file from there (BLESS=1 cargo test -p bulkhead-channel-memory writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_NUMBER_H\n#define BULKHEAD_NUMBER_H\n\n",
+        "/* Results below 0 of ends of channels, in a bare guest and in a Linux. A test of \
+         crates/channel/channel-memory\
+         \n * derives this file from there (BLESS=1 cargo test -p bulkhead-channel-memory writes it anew).\
+         \n * SPDX-License-Identifier: Apache-2.0 OR MIT */\
+         \n#ifndef BULKHEAD_NUMBER_H\n#define BULKHEAD_NUMBER_H\n\n",
     );
     for (name, number, meaning) in ALL {
         writeln!(out, "/*{meaning} */\n#define BULKHEAD_{name} ({number})").expect("a string");

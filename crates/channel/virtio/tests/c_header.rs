@@ -14,7 +14,10 @@ const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../linux/module/l
 
 fn header() -> String {
     let mut out = String::from(
-        "/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */\n/*\n * Numbers of crates/channel/virtio and of a channel's function, from which a test derives this\n * file: BLESS=1 cargo test -p bulkhead-virtio writes it anew.\n */\n#ifndef BULKHEAD_VIRTIO_LAYOUT_H\n#define BULKHEAD_VIRTIO_LAYOUT_H\n\n",
+        "/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */\
+         \n/*\n * Numbers of crates/channel/virtio and of a channel's function, from which a test derives this\
+         \n * file: BLESS=1 cargo test -p bulkhead-virtio writes it anew.\n */\
+         \n#ifndef BULKHEAD_VIRTIO_LAYOUT_H\n#define BULKHEAD_VIRTIO_LAYOUT_H\n\n",
     );
     let class = 0xFF_0000 | (u64::from(ivshmem::PROTOCOL) + Kind::Virtio as u64);
     let numbers = [

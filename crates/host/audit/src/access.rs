@@ -1,4 +1,4 @@
-//! Who can touch what, for a reader.
+//! Memory, ports and devices that each party can touch, for a reader.
 
 use crate::check::Context;
 use crate::report::{Reach, letters};

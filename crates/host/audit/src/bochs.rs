@@ -66,9 +66,8 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Redirection entries, each as its fields:
-/// `entry[4]: dest=01, masked=0, trig_mode=0, remote_irr=0, polarity=0, delivery_status=0, dest_mode=0, delivery_mode=0,
-/// vector=30`. Destination and vector are hexadecimal.
+/// Redirection entries, each as its fields: `entry[4]: dest=01, masked=0, trig_mode=0, remote_irr=0, polarity=0,
+/// delivery_status=0, dest_mode=0, delivery_mode=0, vector=30`. Destination and vector are hexadecimal.
 fn ioapic(said: &str) -> Option<Ioapic> {
     let entries = said.lines().filter_map(|line| {
         let fields = line.trim().strip_prefix("entry[")?.split_once("]: ")?.1;
@@ -108,7 +107,9 @@ mod tests {
             "info device \"ioapic\"" => {
                 let entry = |n, masked, level, vector| {
                     format!(
-                        "entry[{n}]: dest=02, masked={masked}, trig_mode={level}, remote_irr=0, polarity=0, delivery_status=0, dest_mode=0, delivery_mode=1, vector={vector}\n"
+                        "entry[{n}]: dest=02, masked={masked}, trig_mode={level}, remote_irr=0, \
+                         polarity=0, delivery_status=0, dest_mode=0, \
+                         delivery_mode=1, vector={vector}\n"
                     )
                 };
                 return Ok("IOAPIC\n".to_owned() + &entry(0, 1, 0, "00") + &entry(1, 0, 1, "3f"));

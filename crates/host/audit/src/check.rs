@@ -18,15 +18,15 @@ pub struct Context<'a> {
     pub claim: &'a Claim,
     pub registers: &'a Registers,
     pub words: &'a Words<'a>,
-    /// What the monitors' tables show, by sandbox.
+    /// Parts that the monitors' tables show, by sandbox.
     pub parts: Vec<Parts>,
-    /// Frames of the image, and other tables' frames: whose.
+    /// Frames of the image, and other tables' frames, with their owners.
     pub image: BTreeMap<u64, String>,
-    /// Frames of tables that confine somebody: what.
+    /// Frames of tables that confine somebody, with a description.
     pub confining: Vec<(u64, String)>,
     /// Frames of remapping tables by function (its requester ID).
     pub remapping: BTreeMap<u16, Vec<u64>>,
-    /// Pages that a guest writes in place of what was taken from it: whose, and where.
+    /// Pages that a guest writes in place of memory taken from it: its sandbox, and the address.
     pub instead: BTreeMap<u64, (usize, u64)>,
     pub access: Vec<Access>,
     pub findings: Vec<Finding>,
@@ -156,8 +156,8 @@ impl Context<'_> {
     /// Gives every host save area to a sandbox and its core.
     fn locate(&mut self) -> Vec<Found> {
         let areas = locate::areas(self.claim, self.registers, self.words);
-        // Roots of monitors, from the host's state behind guests and from cores that
-        // are in their monitor now; whose it is, its view of a sandbox's RAM says.
+        // Roots of monitors, from the host's state behind guests and from cores that are in their monitor now. A root's
+        // view of a sandbox's RAM tells its owner.
         let mut walked: BTreeMap<u64, Regime> = BTreeMap::new();
         let certain = areas.iter().filter(|a| a.certain).map(|a| a.cr3 & !0xFFF);
         // Where a core runs its guest, CR3 is that guest's to choose: only the image
@@ -186,7 +186,7 @@ impl Context<'_> {
                         left.push(other);
                     }
                 }
-                // What merely looks like one and belongs to no core is none.
+                // An area that merely looks like one, and belongs to no core, is none.
                 _ if !area.certain => {}
                 _ => left.push(area),
             }
@@ -203,7 +203,7 @@ impl Context<'_> {
                 .filter_map(|a| Block::read(self.claim.processor, self.words, a.vmcb))
                 .filter(|b| b.launched)
                 .collect();
-            // The one whose tables begin with the sandbox's RAM, if they differ.
+            // If blocks differ, the one is taken that has tables beginning with the sandbox's RAM.
             let serves = |b: &&Block| {
                 let gpa = self.claim.sandboxes[i].ram[0].gpa;
                 let ram = translate(self.words, b.format, b.root, gpa);
@@ -217,8 +217,8 @@ impl Context<'_> {
         found
     }
 
-    /// The sandbox and the core whose VMCB an area names; if none has it, whose stack
-    /// its RSP is.
+    /// Finds an area's sandbox and core: by the VMCB that it names or, if none has that, by the stack that its RSP is
+    /// on.
     fn owner_of(&self, area: &Area, found: &[Found]) -> Option<(usize, usize)> {
         let by_register = area.core.and_then(|number| {
             let position = |s: &crate::claim::Sandbox| s.cores.iter().position(|c| *c == number);
@@ -264,7 +264,7 @@ impl Context<'_> {
         }
     }
 
-    /// Notes whose the frames are that the walks came by.
+    /// Notes the owners of frames that the walks came by.
     fn know(&mut self, found: &[Found], nested: &[Option<Regime>]) {
         for i in 0..found.len() {
             let name = self.name(i).to_owned();

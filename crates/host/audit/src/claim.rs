@@ -1,5 +1,5 @@
-//! What should be: the manifest's plan in the auditor's own words. Whoever calls it
-//! translates; nothing here says where a table lies.
+//! The claim: the manifest's plan in the auditor's own words. Whoever calls it translates; nothing here says where a
+//! table lies.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ impl Range {
         self.start.saturating_add(self.len)
     }
 
-    /// Whether an address lies in it.
+    /// Tells if an address lies in it.
     #[must_use]
     pub fn contains(self, address: u64) -> bool {
         self.start <= address && address < self.end()
@@ -120,9 +120,9 @@ pub struct Sandbox {
     pub ports: Vec<Ports>,
     /// IOAPIC lines.
     pub lines: Vec<Line>,
-    /// Whether its guest has an IOAPIC with pins that are no lines of the machine's.
+    /// Its guest has an IOAPIC with pins that are no lines of the machine's.
     pub pins: bool,
-    /// Sandboxes whose reports it may read.
+    /// Sandboxes with reports that it may read.
     pub observe: Vec<usize>,
     /// Starts with the machine; otherwise it may never have run.
     pub starts: bool,
@@ -137,14 +137,14 @@ pub struct Sandbox {
 pub struct End {
     /// The manifest's `[[channel]]`.
     pub place: Place,
-    /// Which channel: its peers have the same number.
+    /// Number of the channel, which its peers have, too.
     pub channel: usize,
     /// Bus, device, function.
     pub bdf: u16,
     /// Where the guest reads its registers: a page.
     pub registers: u64,
-    /// What the guest sees of the shared memory: the peers' states, a page, then the peers' memory as far as
-    /// channels say so, and nothing behind it.
+    /// Shared memory that the guest sees: the peers' states, a page, then the peers' memory as far as channels say so.
+    /// Nothing is behind it.
     pub memory: Range,
 }
 
@@ -178,9 +178,9 @@ pub struct Channel {
 pub struct Slot {
     /// The manifest's `may_connect`.
     pub place: Place,
-    /// Who may offer it.
+    /// Sandbox that may offer it.
     pub owner: usize,
-    /// To whom: one of them at a time.
+    /// Sandboxes that it may be offered to, one at a time.
     pub to: Vec<usize>,
     /// Physical address.
     pub hpa: u64,
@@ -191,7 +191,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Whether a sandbox can have it.
+    /// Tells if a sandbox can have it.
     #[must_use]
     pub fn concerns(&self, sandbox: usize) -> bool {
         self.owner == sandbox || self.to.contains(&sandbox)
@@ -217,7 +217,7 @@ pub struct Function {
     pub bars: Vec<Range>,
     /// Pages that hold an MSI-X table or pending bits: the monitor's only.
     pub mediated: Vec<Range>,
-    /// What it reaches of its owner's memory, guest-physical, and whether it may write there; `None`: all of it.
+    /// Its owner's memory that it reaches, guest-physical, and its right to write there; `None`: all of it.
     pub reach: Option<Vec<(Range, bool)>>,
     /// Registers in its BARs by which its owner's monitor resets it, too.
     pub resets: Vec<Range>,
@@ -264,7 +264,7 @@ pub struct Claim {
     pub free: Vec<Range>,
     /// Devices' and the firmware's memory.
     pub reserved: Vec<(String, Range)>,
-    /// What the image occupies.
+    /// Memory that the image occupies.
     pub image: Range,
     /// Sandboxes, by index.
     pub sandboxes: Vec<Sandbox>,
@@ -283,8 +283,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The function whose accesses have a requester ID: by its own, or by an alias that
-    /// has an owner.
+    /// Finds the function that accesses memory under a requester ID: its own, or an alias that has an owner.
     #[must_use]
     pub fn requester(&self, bdf: u16) -> Option<&Function> {
         let owns = |f: &&Function| f.owner.is_some() && (f.bdf == bdf || f.aliases.contains(&bdf));

@@ -1,4 +1,4 @@
-//! What stands behind each guest, and what each core does now.
+//! Cores: the state behind each guest, and the work of each core now.
 
 use crate::check::Context;
 use crate::claim::{Place, Processor};
@@ -46,9 +46,9 @@ impl Context<'_> {
         }
     }
 
-    /// What a core does now: it is in its sandbox's monitor, or its guest's code is
-    /// there in its sandbox's memory. Two sandboxes with equal programs cannot be told
-    /// apart so: a core is only found wrong if it fits another sandbox and not its own.
+    /// Checks the work of each core: it is in its sandbox's monitor, or its guest's code is there in its sandbox's
+    /// memory. Two sandboxes with equal programs cannot be told apart so: a core is only found wrong if it fits another
+    /// sandbox and not its own.
     pub fn cores(&mut self, nested: &[Option<Regime>], roots: &[Option<(u64, u64)>]) {
         let owner =
             |number: usize| self.claim.sandboxes.iter().position(|s| s.cores.contains(&number));

@@ -1,6 +1,6 @@
-//! A dump of a machine in a folder: `registers.json` ([`crate::Registers`]) and its
-//! memory, `memory.elf` (an ELF core, as QEMU's `dump-guest-memory` writes it) or
-//! `memory.raw` (RAM from 0 on, what lies above 4 GiB right behind what lies below).
+//! A dump of a machine in a folder: `registers.json` ([`crate::Registers`]) and its memory. The memory is `memory.elf`
+//! (an ELF core, as QEMU's `dump-guest-memory` writes it) or `memory.raw` (RAM from 0 on). In `memory.raw`, RAM above 4
+//! GiB lies right behind RAM below.
 
 use crate::{Memory, RamFile, Registers};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Whose every frame of the machine is.
+//! Owner of every frame of the machine.
 
 use crate::PAGE;
 use crate::check::Context;
@@ -10,7 +10,7 @@ use crate::report::Frames;
 const UNUSED: &str = "boot code and what only it used (free)";
 
 impl Context<'_> {
-    /// Whose a frame is, in words.
+    /// Names a frame's owner, in words.
     pub fn owner(&self, address: u64) -> String {
         let frame = address / PAGE * PAGE;
         if let Some(i) = self.claim.in_ram_of(frame) {

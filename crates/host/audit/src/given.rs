@@ -1,5 +1,4 @@
-//! What the manifest gives, in addresses and rights, from the claim and the book
-//! (docs/memory-layout.md).
+//! Grants of the manifest, in addresses and rights, from the claim and the book (docs/memory-layout.md).
 
 use crate::PAGE;
 use crate::check::Context;
@@ -27,7 +26,7 @@ pub struct Given {
     pub dma: bool,
     /// It has it while it has a channel made at run time.
     pub may: bool,
-    /// Who says so.
+    /// Line of the manifest that says so.
     pub place: Place,
 }
 
@@ -35,8 +34,8 @@ const R: (bool, bool) = (false, false);
 const RW: (bool, bool) = (true, false);
 const RWX: (bool, bool) = (true, true);
 
-/// What a sandbox's guest may reach. The frames of information page and reports are
-/// those that the monitors' own tables show.
+/// Lists the memory that a sandbox's guest may reach. The frames of information page and reports are those that the
+/// monitors' own tables show.
 pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
     let sandbox = &claim.sandboxes[index];
     let mut all = Vec::new();
@@ -108,7 +107,7 @@ pub fn pages(range: Range) -> impl Iterator<Item = Range> {
     (first..range.end()).step_by(PAGE as usize).map(|start| Range { start, len: PAGE })
 }
 
-/// Whether ranges share an address.
+/// Tells if ranges share an address.
 pub fn overlaps(a: Range, b: Range) -> bool {
     a.start < b.end() && b.start < a.end()
 }
@@ -121,7 +120,7 @@ fn rights(segments: &[Segment], page: u64) -> (bool, bool) {
     rights.reduce(|a, b| (a.0 | b.0, a.1 | b.1)).unwrap_or(RW)
 }
 
-/// Neighbours with the same rights as one range.
+/// Joins neighbours with equal rights into one range.
 fn merged(mut all: Vec<Given>) -> Vec<Given> {
     all.sort_by_key(|g| g.address);
     let mut out: Vec<Given> = Vec::new();
@@ -149,8 +148,7 @@ pub fn given_for(given: &[Given], address: u64, frame: u64, size: u64) -> Option
     (offset.checked_add(size)? <= g.len && g.frame + offset == frame).then_some(n)
 }
 
-/// Whether something of a range is given, elsewhere or otherwise: for words about what
-/// would be right.
+/// Says what is given at an address, elsewhere or otherwise: words about what would be right.
 pub fn right_at(given: &[Given], address: u64) -> String {
     let n = given.partition_point(|g| g.address <= address);
     match n.checked_sub(1).map(|n| &given[n]).filter(|g| address - g.address < g.len) {
@@ -176,8 +174,8 @@ const CONFIGURATION: u64 = 0xC000_0000;
 const CONFIGURATION_LEN: u64 = 256 << 20;
 
 impl Context<'_> {
-    /// A page that stands for the configuration of a function which is not there, or for what nobody has of a
-    /// channel's window: all ones, read only, of the image.
+    /// A page that stands for the configuration of a function which is not there, or for a part of a channel's window
+    /// that nobody has. It is all ones, read only, of the image.
     pub fn is_absent(&self, i: usize, leaf: &Leaf) -> bool {
         let ends = &self.claim.sandboxes[i].ends;
         let configuration = Range { start: CONFIGURATION, len: CONFIGURATION_LEN };
@@ -196,8 +194,8 @@ impl Context<'_> {
             && reads(self.words.memory(), leaf.frame, &[0xFF; PAGE as usize])
     }
 
-    /// A page that stands for memory which was taken from a guest with a channel made at run time: zeros, or for the
-    /// page that it wrote one of the image that is its own.
+    /// A page that stands for memory which was taken from a guest with a channel made at run time. It is zeros or, for
+    /// the page that the guest wrote, a page of the image for this guest alone.
     pub fn is_taken(&self, i: usize, leaf: &Leaf) -> bool {
         let slots = self.claim.slots.iter().filter(|s| s.owner != i && s.to.contains(&i));
         let within =
@@ -213,7 +211,7 @@ impl Context<'_> {
         })
     }
 
-    /// Whether a guest has of each slot what its monitor's word in its mailbox says (docs/connecting.md).
+    /// Checks that a guest has of each slot what its monitor's word in its mailbox says (docs/connecting.md).
     pub fn slots(&mut self, i: usize, regime: &Regime) {
         let mailbox = self.parts[i].mailboxes.get(i).copied();
         let claim = self.claim;
@@ -230,7 +228,7 @@ impl Context<'_> {
                 taken += leaf.size;
                 let here = (i, leaf.address);
                 let first = leaf.write.then(|| *self.instead.entry(leaf.frame).or_insert(here));
-                // Of one guest, too: two of a kernel's slots can be two programs'.
+                // This holds for one guest, too: two of a kernel's slots can be two programs'.
                 if let Some((first, address)) = first.filter(|first| *first != here) {
                     let (who, first) = (self.name(i), self.name(first));
                     let message = format!(
@@ -264,8 +262,7 @@ impl Context<'_> {
         }
     }
 
-    /// What is mapped for a guest beyond what is given, with other rights, what is not,
-    /// and in which sizes.
+    /// Compares a guest's mappings with its grants: beyond them, with other rights, missing ones, and sizes.
     pub fn guest(&mut self, i: usize, regime: &Regime, given: &[Given]) {
         let who = self.name(i).to_owned();
         let place = self.claim.sandboxes[i].place.clone();

@@ -38,7 +38,7 @@ const INT_ROOT: u64 = 0x000F_FFFF_FFFF_FFC0;
 /// IntTabLen beyond this is reserved: 2048 entries.
 const MOST_ENTRIES: u64 = 11;
 
-/// What happens to a function's interrupts.
+/// Treatment of a function's interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupts {
     Aborted,
@@ -298,8 +298,8 @@ impl Unit {
         out
     }
 
-    /// Frames of remapping tables by requester. An entry that refuses all messages may have one that is not looked at:
-    /// of an IOAPIC whose messages the IOMMU does not see.
+    /// Frames of remapping tables by requester. An entry that refuses all messages may have a table that is not looked
+    /// at. Such an IOAPIC sends messages that the IOMMU does not see.
     pub fn remapping(&self) -> BTreeMap<u16, Vec<u64>> {
         let has_table = |e: &&Entry| match e.interrupts() {
             Interrupts::Remapped => true,
@@ -327,7 +327,7 @@ pub fn name(bdf: u16) -> String {
     format!("{:02x}:{:02x}.{}", bdf >> 8, bdf >> 3 & 31, bdf & 7)
 }
 
-/// What is wrong with entries, by text: requester IDs and the first entry's address.
+/// Errors of entries, by text: requester IDs and the first entry's address.
 pub type Wrong = BTreeMap<(&'static str, String, String), Vec<(u16, u64)>>;
 
 impl Context<'_> {
@@ -549,7 +549,7 @@ impl Context<'_> {
         }
     }
 
-    /// What an owned function reaches.
+    /// Checks the reach of an owned function.
     fn function(&mut self, unit: &Unit, i: usize, bdf: u16, function: &Function, given: &[Given]) {
         let Some(entry) = unit.entry(bdf) else {
             let message = format!("{} of {} is beyond the device table", name(bdf), self.name(i));
@@ -616,7 +616,7 @@ impl Context<'_> {
         self.access[i].devices.push(Dma { function: title, memory, interrupts });
     }
 
-    /// One finding for all entries that are wrong in the same way.
+    /// Makes one finding of all entries that are wrong in one way.
     pub fn tell(&mut self, wrong: Wrong) {
         for ((rule, what, right), mut who) in wrong {
             who.dedup();

@@ -1,13 +1,11 @@
-//! The auditor: reads the memory and the registers of a machine, walks every table
-//! that confines somebody, and compares what they allow with what the manifest says
-//! (design, invariants 1, 2, 3 and 9).
+//! The auditor: reads the memory and the registers of a machine, and walks every table that confines somebody. It
+//! compares what they allow with what the manifest says (design, invariants 1, 2, 3 and 9).
 //!
-//! Nothing here is shared with what builds the tables or runs under them: no other
-//! crate of this project is a dependency, and every bit and offset is written from
-//! the manuals: AMD64 Architecture Programmer's Manual volume 2 ("APM"), AMD I/O
-//! Virtualization Technology specification 48882 ("IOMMU specification"), Intel Software Developer's Manual ("SDM"),
-//! 82093AA (IOAPIC), Intel VT-d specification D51397. Where tables lie is asked of the processors and of the IOMMU
-//! ([`registers`]), not of the image.
+//! Nothing here is shared with what builds the tables or runs under them: no other crate of this project is a
+//! dependency. Every bit and offset is written from the manuals. Those of AMD are AMD64 Architecture Programmer's
+//! Manual volume 2 ("APM") and I/O Virtualization Technology specification 48882 ("IOMMU specification"). Those of
+//! Intel are Software Developer's Manual ("SDM"), 82093AA (IOAPIC) and VT-d specification D51397. Where tables lie is
+//! asked of the processors and of the IOMMU ([`registers`]), not of the image.
 //!
 //! ```text
 //!  Claim: what should be (from the manifest's plan, by the caller)

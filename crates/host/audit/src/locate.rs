@@ -1,13 +1,11 @@
 //! Finds what the processors run on: the host save area of each core, and from it
 //! the monitor's root and the VMCB.
 //!
-//! VM_HSAVE_PA says where the area is. QEMU shows that register to nobody, so memory
-//! is searched for what VMRUN leaves there: the state of a host in long mode with SVM
-//! on, whose RIP, by the tables of its own CR3, stands right behind a VMRUN
-//! instruction, and whose RAX is that instruction's operand. The bytes are the
-//! processor's, not the image's: no map says where to look, and none is asked. RAM of
-//! sandboxes is left out: a guest could write such a page; an area that really were
-//! there would be missed by its core.
+//! VM_HSAVE_PA says where the area is. QEMU shows that register to nobody, so memory is searched for the state that
+//! VMRUN leaves there. It is that of a host in long mode with SVM on. Its RIP, by the tables of its own CR3, stands
+//! right behind a VMRUN instruction. Its RAX is that instruction's operand. The bytes are the processor's, not the
+//! image's: no map says where to look, and none is asked. RAM of sandboxes is left out: a guest could write such a
+//! page; an area that really were there would be missed by its core.
 //!
 //! With VT-x the host's state is in the VMCS, and a dump tells each core's current one.
 
@@ -120,7 +118,7 @@ fn area(words: &Words, page: u64) -> Option<Area> {
     })
 }
 
-/// Whether memory holds these bytes.
+/// Tells if memory holds these bytes.
 pub fn reads(memory: &dyn Memory, address: u64, bytes: &[u8]) -> bool {
     let mut there = vec![0; bytes.len()];
     memory.read(address, &mut there) && there == bytes

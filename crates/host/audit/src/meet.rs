@@ -33,9 +33,9 @@ impl Sorted {
 }
 
 impl Context<'_> {
-    /// Two sandboxes share a frame only where a channel or `observe` says so; two
-    /// monitors only mailboxes, the start-up code, the IOAPIC and a channel's header; a monitor and
-    /// another's guest only an observed report and such a header.
+    /// Two sandboxes share a frame only where a channel or `observe` says so. Two monitors share only mailboxes, the
+    /// start-up code, the IOAPIC and a channel's header. A monitor and another's guest share only an observed report
+    /// and such a header.
     pub fn shared(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
         let sorted = |all: &[Option<Regime>]| -> Vec<Option<Sorted>> {
             all.iter().map(|r| r.as_ref().map(Sorted::of)).collect()
@@ -84,8 +84,8 @@ impl Context<'_> {
         self.mailboxes(monitors);
     }
 
-    /// Whether a sandbox's monitor has to do with a channel's header: it closes its own guest's, and looks whether
-    /// the other end wants to be woken. What holds its program it reads.
+    /// Tells if a sandbox's monitor has to do with a channel's header. It closes its own guest's, and looks whether the
+    /// other end wants to be woken. It reads a channel that holds its program.
     fn header(&self, sandbox: usize, frame: u64) -> bool {
         self.claim.in_channel(frame).is_some_and(|c| {
             let (own, rings) = (c.header && c.from == sandbox, c.rung && c.to.contains(&sandbox));
@@ -109,7 +109,7 @@ impl Context<'_> {
             })
     }
 
-    /// Whether a frame holds the states of peers of a channel that two sandboxes have both an end of.
+    /// Tells if a frame holds the states of peers of a channel that two sandboxes have both an end of.
     fn states(&self, a: usize, b: usize, frame: u64) -> bool {
         let of = |i: usize| {
             let ends = self.claim.sandboxes[i].ends.iter().zip(&self.parts[i].ends);
@@ -118,7 +118,7 @@ impl Context<'_> {
         of(a).any(|channel| of(b).any(|other| other == channel))
     }
 
-    /// All monitors see the same mailboxes.
+    /// Checks that all monitors see one set of mailboxes.
     fn mailboxes(&mut self, monitors: &[Option<Regime>]) {
         let known: Vec<_> = (0..monitors.len()).filter(|&i| monitors[i].is_some()).collect();
         let Some(&first) = known.first() else {
@@ -137,7 +137,7 @@ impl Context<'_> {
         }
     }
 
-    /// Nobody reaches a table that confines, nor anything that only the boot code used.
+    /// Checks that no party reaches a table that confines, nor anything that only the boot code used.
     pub fn unmapped(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
         for (n, regime) in nested.iter().chain(monitors).enumerate() {
             let i = n % nested.len();

@@ -72,7 +72,7 @@ impl RamFile {
         Self::of(File::open(path)?, below_4g)
     }
 
-    /// The same, opened already.
+    /// Takes a file that is open already.
     ///
     /// # Errors
     /// Its length cannot be asked.
@@ -86,8 +86,8 @@ impl RamFile {
         Ok(Self { file, pieces })
     }
 
-    /// An ELF core whose program headers say which physical memory is where, as
-    /// QEMU's `dump-guest-memory` writes it.
+    /// Opens an ELF core, as QEMU's `dump-guest-memory` writes it. Its program headers say which physical memory is
+    /// where.
     ///
     /// # Errors
     /// The file cannot be read, or is no such core.

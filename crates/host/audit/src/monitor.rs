@@ -37,7 +37,7 @@ const CORE_REPORT_LEN: u64 = 0x2000;
 /// Registers and pages of devices: + physical address.
 const DEVICES: u64 = 0xFFFF_B000_0000_0000;
 const DEVICES_END: u64 = 0xFFFF_C000_0000_0000;
-/// What a guest wrote to registers that it does not reach.
+/// Values that a guest wrote to registers that it does not reach.
 const SHADOW: u64 = 0xFFFF_FFFF_8060_0000;
 const SHADOW_MOST: u64 = 0x10_0000;
 
@@ -57,7 +57,7 @@ struct Window {
     frame: Option<u64>,
 }
 
-/// What a monitor's tables lead to, part by part.
+/// Memory that a monitor's tables lead to, part by part.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     /// Frames of the image and what they are.
@@ -72,7 +72,7 @@ pub struct Parts {
     pub mailboxes: Vec<u64>,
     /// The lock of the IOAPIC.
     pub lock: Option<u64>,
-    /// Of the ends of channels: registers, states of the peers.
+    /// Frames of the ends of channels: registers, states of the peers.
     pub ends: Vec<[u64; 2]>,
 }
 
@@ -170,7 +170,7 @@ fn window_of(windows: &[Window], regime: &Regime, leaf: &Leaf) -> Option<usize> 
     (fits && first + offset == leaf.frame).then_some(n)
 }
 
-/// Whether a page is where the book puts devices' pages.
+/// Tells if a page is where the book puts devices' pages.
 fn is_device(leaf: &Leaf) -> bool {
     (DEVICES..DEVICES_END).contains(&leaf.address) && leaf.address - DEVICES == leaf.frame
 }
@@ -181,14 +181,14 @@ fn is_placeholder(claim: &Claim, leaf: &Leaf) -> bool {
     is_device(leaf) && leaf.size == PAGE && !leaf.write && claim.image.contains(leaf.frame)
 }
 
-/// Whose RAM a monitor's tables show to it: that is whose monitor it is.
+/// Finds a monitor's sandbox: its tables show that sandbox's RAM to it.
 pub fn serves(claim: &Claim, regime: &Regime) -> Option<usize> {
     let from = regime.leaves.partition_point(|l| l.address < GUEST);
     let leaf = regime.leaves.get(from).filter(|l| l.address < PRISTINE)?;
     claim.in_ram_of(leaf.frame)
 }
 
-/// Number of the core whose stack this is.
+/// Returns the number of the core with this stack.
 pub fn core_of(rsp: u64) -> Option<usize> {
     // An empty stack ends where its pages end.
     let offset = rsp.checked_sub(8)?.checked_sub(CORES)?;
@@ -235,7 +235,7 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
 }
 
 impl Context<'_> {
-    /// What a monitor reaches.
+    /// Checks the reach of a monitor.
     pub fn monitor(&mut self, i: usize, regime: &Regime) {
         let who = format!("{}'s monitor", self.name(i));
         let place = self.claim.sandboxes[i].place.clone();
@@ -293,9 +293,9 @@ impl Context<'_> {
         self.write_xor_execute(i, regime);
     }
 
-    /// The rights to a page of a device that it mediates or resets: configuration, MSI-X
-    /// table, remapping table and registers of its sandbox's functions; the IOAPIC, if its sandbox has lines;
-    /// the configuration of bridges, and placeholders, to be read.
+    /// The rights to a page of a device that it mediates or resets: configuration, MSI-X table, remapping table and
+    /// registers of its sandbox's functions. The IOAPIC is one, if its sandbox has lines. The configuration of bridges,
+    /// and placeholders, are to be read.
     fn device(&self, i: usize, leaf: &Leaf) -> Option<(bool, bool)> {
         if !is_device(leaf) {
             return None;

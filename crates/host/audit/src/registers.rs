@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A core. Of a core that runs a guest, the processor shows the guest's registers;
-/// the host's are in memory (`vm_hsave_pa`).
+/// A core. While a core runs a guest, the processor shows the guest's registers; the host's are in memory
+/// (`vm_hsave_pa`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Core {
     /// Number of the core in the machine.
@@ -31,11 +31,11 @@ pub struct Core {
     /// nobody: then memory is searched for what VMRUN left there.
     #[serde(default)]
     pub vm_hsave_pa: Option<u64>,
-    /// Physical address of the VMCB of the last VMRUN, where it is known: the format of
-    /// the host save area is a real processor's own (APM 15.30.4), QEMU's is a VMCB's.
+    /// Physical address of the VMCB of the last VMRUN, where it is known. The format of the host save area is a real
+    /// processor's own (APM 15.30.4); QEMU's is a VMCB's.
     #[serde(default)]
     pub vmcb: Option<u64>,
-    /// The host's CR3, RIP and RSP behind the guest, where they are known; as above.
+    /// The host's CR3, RIP and RSP behind the guest, where they are known.
     #[serde(default)]
     pub host: Option<[u64; 3]>,
     /// VT-x: physical address of the current VMCS, if it has one. Fields are read in Bochs' layout.
@@ -110,7 +110,7 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Whether a core is on the tables at a root. A core in its monitor is on its monitor's; a guest that puts their
+    /// Tells if a core is on the tables at a root. A core in its monitor is on its monitor's. A guest that puts their
     /// address into its own CR3 makes a reader look again, and no more.
     #[must_use]
     pub fn is_on_tables(&self, number: usize, root: u64) -> bool {

@@ -1,4 +1,4 @@
-//! What an audit says.
+//! The report of an audit.
 
 use crate::claim::Place;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Rule {
     /// Name in reports.
     pub name: &'static str,
-    /// What holds.
+    /// Sentence that holds.
     pub what: &'static str,
 }
 
@@ -66,15 +66,15 @@ rules! {
 pub struct Finding {
     /// Name of the rule.
     pub rule: &'static str,
-    /// What is, with names and numbers.
+    /// State that was found, with names and numbers.
     pub message: String,
     /// The physical address that it is about, or of the table that says so.
     pub address: Option<u64>,
-    /// Whose that address is.
+    /// Owner of that address.
     pub owner: String,
     /// The line of the manifest that it differs from.
     pub place: Place,
-    /// What would be right.
+    /// State that would be right.
     pub right: String,
     /// It may be gone in a moment: its core's monitor is at work, on its way into the guest.
     #[serde(skip)]
@@ -92,11 +92,11 @@ pub struct Reach {
     pub len: u64,
     /// `r`, `rw`, `rx` or `rwx`.
     pub rights: &'static str,
-    /// Whose it is.
+    /// Owner of the memory.
     pub owner: String,
 }
 
-/// What a function of a sandbox may do.
+/// Reach of a sandbox's function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Dma {
     /// The function.
@@ -107,7 +107,7 @@ pub struct Dma {
     pub interrupts: Vec<(u32, u8)>,
 }
 
-/// Who can touch what: one sandbox.
+/// Reach of one sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Access {
     /// Sandbox.
@@ -133,7 +133,7 @@ pub struct Frames {
     pub start: u64,
     /// Bytes.
     pub len: u64,
-    /// Whose.
+    /// Owner of the frames.
     pub owner: String,
 }
 
@@ -148,7 +148,7 @@ pub struct Report {
     pub frames: Vec<Frames>,
     /// Differences.
     pub findings: Vec<Finding>,
-    /// What was there and could not be looked at, or need not be.
+    /// Remarks on things that were there and could not be looked at, or need not be.
     pub remarks: Vec<String>,
     /// Tables walked.
     pub tables: usize,

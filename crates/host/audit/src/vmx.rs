@@ -1,5 +1,5 @@
-//! VT-x' control block: the VMCS. Encodings of fields, bits of controls and what they demand are those of Intel's
-//! manual (SDM) volume 3, chapters 25 and 27, appendices A and B. [`crate::vmcs`] has the layout in memory.
+//! VT-x' control block: the VMCS. Encodings of fields, bits of controls and their demands are those of Intel's manual
+//! (SDM) volume 3, chapters 25 and 27, appendices A and B. [`crate::vmcs`] has the layout in memory.
 
 use crate::PAGE;
 use crate::block::{Block, REST, Wrong};
@@ -47,7 +47,7 @@ const LISTS: [(u16, u16, &str); 3] = [
 ];
 
 /// Controls: field, name, bits that must be set, further bits that may be. Those that a processor may demand (default1,
-/// A.2 to A.5) do no harm: all of them are exits, or state that an exit or an entry saves and loads.
+/// A.2 to A.5) do no harm. All of them are exits, or state that an exit or an entry saves and loads.
 const CONTROLS: [(u16, &str, u64, u64); 5] = [
     // NMIs exit. External interrupts do not; there are no virtual NMIs and no posted interrupts. The preemption timer
     // is on for a moment, when a doorbell comes with an event.
@@ -176,7 +176,7 @@ impl Context<'_> {
             wrong.push((REST, what, format!("{NEEDED_EXCEPTIONS:#x}, and no page fault")));
         }
         let has = |field, bits: u64| vmcs.field(field) & bits;
-        // What an exit leaves in CR0 is the monitor's.
+        // The bits that an exit leaves in CR0 are the monitor's.
         let guest = (has(GUEST_CR0, OWN_CR0), has(GUEST_CR4, OWN_CR4));
         if guest != (1 << 5, 1 << 13) {
             let what = format!("the guest's CR0 and CR4 have {:#x} and {:#x}", guest.0, guest.1);

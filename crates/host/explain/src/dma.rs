@@ -1,7 +1,6 @@
-//! The IOMMU's event log: DMA and messages that it blocked, in words. It lies in the
-//! machine's memory; the hardware writes it and nobody takes entries out, so that it
-//! holds the first ones after the launch, as many as fit. References are to the AMD I/O
-//! Virtualization Technology (IOMMU) Specification, 48882, revision 3.10.
+//! The IOMMU's event log: DMA and messages that it blocked, in words. It lies in the machine's memory. The hardware
+//! writes it and nobody takes entries out, so it holds the first ones after the launch, as many as fit. References are
+//! to the AMD I/O Virtualization Technology (IOMMU) Specification, 48882, revision 3.10.
 
 use crate::explain::function_at;
 use crate::owner::{self, Allow};
@@ -22,15 +21,15 @@ pub struct Blocked {
     pub function: String,
     /// Sandbox that owns it, if one does.
     pub sandbox: Option<String>,
-    /// What was tried.
+    /// Access that was tried.
     pub access: String,
-    /// Whose it is.
+    /// Owner of its target.
     pub owner: String,
     /// Id of the guarantee that denies it (docs/guarantees.md).
     pub guarantee: &'static str,
     /// Its sentence, and what the log tells beside it.
     pub rule: String,
-    /// What would allow it, or why nothing does.
+    /// Line that would allow it, or why nothing does.
     pub allow: String,
 }
 
@@ -67,7 +66,7 @@ pub fn entries(ram: &Read, (start, bytes): (u64, u64)) -> Vec<Entry> {
     all
 }
 
-/// Whether a log of so many bytes has no room for another entry.
+/// Tells if a log of so many bytes has no room for another entry.
 #[must_use]
 pub fn is_full(entries: &[Entry], (_, bytes): (u64, u64)) -> bool {
     bytes > 0 && entries.len() as u64 * ENTRY >= bytes
@@ -168,7 +167,7 @@ pub fn blocked(plan: &Plan, [first, address]: Entry) -> Blocked {
 /// Owner, rule, and what would allow it.
 type Words = (String, Rule, String);
 
-/// Who appears under a requester ID: first of those that a sandbox owns.
+/// Finds the function that appears under a requester ID, first among those that a sandbox owns.
 fn function_of(plan: &Plan, requester: Bdf) -> Option<&Function> {
     let is = |f: &&Function| f.bdf == requester || f.requesters.contains(&requester);
     let granted = plan.sandboxes.iter().flat_map(|s| &s.functions).map(|g| &g.function);
@@ -183,8 +182,8 @@ fn function_of(plan: &Plan, requester: Bdf) -> Option<&Function> {
 /// Rule of functions' memory.
 const MAP: Rule = Rule::of("dma-map");
 
-/// What holds for memory: owner, rule, what would allow it. A device's addresses are its
-/// owner's guest-physical ones.
+/// Explains an access to memory: owner, rule, what would allow it. A device's addresses are its owner's guest-physical
+/// ones.
 fn memory(
     plan: &Plan,
     owner: Option<&Sandbox>,
@@ -213,7 +212,7 @@ fn memory(
     }
 }
 
-/// What holds in the memory of a kernel's sandbox, whose functions reach what their drivers name.
+/// Explains an access to a kernel's sandbox: its functions reach what their drivers name.
 fn of_kernel(owner: &Sandbox, function: Option<&Function>, address: u64) -> Option<Words> {
     const RULE: Rule =
         MAP.with("a kernel's function reaches the shared memory that its driver names in `dma`");
@@ -243,7 +242,7 @@ fn of_kernel(owner: &Sandbox, function: Option<&Function>, address: u64) -> Opti
     Some((whose, RULE, allow))
 }
 
-/// Whose machine address it is: what no sandbox owns is not translated.
+/// Names the owner of a machine address: a function that no sandbox owns is not translated.
 fn owned_by_nobody(plan: &Plan, address: u64) -> String {
     let in_ram = |s: &&Sandbox| s.ram.iter().any(|r| address >= r.hpa && address - r.hpa < r.len);
     match plan.sandboxes.iter().find(in_ram) {
@@ -252,7 +251,7 @@ fn owned_by_nobody(plan: &Plan, address: u64) -> String {
     }
 }
 
-/// What holds for a message.
+/// Explains a message.
 fn message(plan: &Plan, owner: Option<&Sandbox>, function: Option<&Function>) -> Words {
     let whose = if plan.sandboxes.len() > 1 { "a core of whoever it names" } else { "a core" };
     let allow = owner.map_or_else(|| grant(function), |owner| granted(owner, function));
@@ -266,7 +265,7 @@ fn granted(owner: &Sandbox, function: Option<&Function>) -> String {
     format!("nothing in a manifest allows it; {} grants the function", owner::at(place))
 }
 
-/// What would grant a function that is nobody's.
+/// Says what would grant a function that is nobody's.
 fn grant(function: Option<&Function>) -> String {
     match function {
         Some(f) => match bulkhead_manifest::rules::pci::nobody(f) {

@@ -1,6 +1,5 @@
-//! A denied access in words: who, where, whose it is, which rule, and what in
-//! the manifest would allow it. The monitor knows none of that
-//! (docs/decisions/0014-denials-explained-by-the-reader.md).
+//! A denied access in words: sandbox, place, owner, rule, and what in the manifest would allow it. The monitor knows
+//! none of that (docs/decisions/0014-denials-explained-by-the-reader.md).
 
 use crate::owner::{self, Allow, Answer};
 use crate::rule::Rule;
@@ -30,15 +29,15 @@ pub struct Explained {
     pub kind: &'static str,
     /// Which condition of that kind refused it.
     pub condition: &'static str,
-    /// What was tried.
+    /// Access that was tried.
     pub access: String,
-    /// Whose it is.
+    /// Owner of its target.
     pub owner: String,
     /// Id of the guarantee that denies it (docs/guarantees.md).
     pub guarantee: &'static str,
     /// Its sentence, and what the record tells beside it.
     pub rule: String,
-    /// What would allow it, or why nothing does.
+    /// Line that would allow it, or why nothing does.
     pub allow: String,
     /// How often it came; more than 1: [`fold`] has taken repeats together.
     pub times: u64,
@@ -70,7 +69,7 @@ impl fmt::Display for Explained {
 }
 
 impl Explained {
-    /// Whether another denial, in whatever life, has the same words.
+    /// Tells if another denial, in whatever life, has equal words.
     #[must_use]
     pub fn repeats(&self, other: &Self) -> bool {
         (&self.sandbox, self.core, self.condition) == (&other.sandbox, other.core, other.condition)
@@ -195,7 +194,7 @@ fn answered(who: &Sandbox, gpa: u64) -> bool {
     configured(gpa).is_some() && !who.functions.is_empty() || who.functions.iter().any(table)
 }
 
-/// What would lift the rights to memory that a sandbox has.
+/// Says what would lift the rights to memory that a sandbox has.
 fn without_right(plan: &Plan, who: &Sandbox, gpa: u64) -> String {
     if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa - c.gpa < c.len) {
         return format!("{}: {}", owner::at(&c.place), owner::writer(c));
@@ -250,7 +249,7 @@ fn access(denial: &Denial, register: &str) -> String {
     }
 }
 
-/// The function whose configuration space or memory that guest-physical address is.
+/// Finds the function that has this guest-physical address in its configuration space or memory.
 pub fn function_at(plan: &Plan, at: u64) -> Option<&Function> {
     plan.machine.functions.iter().find(|f| match configured(at) {
         Some(bdf) => f.bdf == bdf,
@@ -258,14 +257,14 @@ pub fn function_at(plan: &Plan, at: u64) -> Option<&Function> {
     })
 }
 
-/// Whose configuration space an address is in, as every sandbox sees it.
+/// Finds the function with this address in its configuration space, as every sandbox sees it.
 pub fn configured(at: u64) -> Option<Bdf> {
     let offset = at.wrapping_sub(ECAM_GPA);
     (offset < ECAM_SIZE).then_some(Bdf((offset >> 12) as u16))
 }
 
-/// The line whose entry in the IOAPIC's table a record's address names: the
-/// registers' address and the index of one of them.
+/// Finds the line of an entry in the IOAPIC's table. A record's address names it: the registers' address and the index
+/// of one of them.
 pub fn line_of(plan: &Plan, at: u64) -> Option<u32> {
     /// Index of the first register of the redirection table (82093AA, 3.2.4).
     const TABLE: u64 = 0x10;
@@ -386,7 +385,7 @@ fn line(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
     (access, answer.owner, answer.rule, allow)
 }
 
-/// Whether a manifest lets it make channels at run time.
+/// Tells if a manifest could let it make channels at run time.
 fn connects(sandbox: &Sandbox) -> bool {
     matches!(sandbox.guest, Guest::Bare { .. } | Guest::Linux { .. })
 }

@@ -14,10 +14,10 @@ const CONFIG_ADDRESS: u16 = 0xCF8;
 /// Its data ports.
 const CONFIG_DATA: std::ops::Range<u64> = 0xCFC..0xD00;
 
-/// What was touched by one grant, or cannot be granted: in words, how often.
+/// Accesses that one grant would allow, or that none can: in words, how often.
 type Touched = BTreeMap<String, u64>;
 
-/// What one sandbox touched.
+/// Things that one sandbox touched.
 #[derive(Clone, Debug, Default)]
 pub struct Lessons {
     /// By key and element of its table in the manifest.
@@ -55,7 +55,7 @@ impl Lessons {
         self.lost += records;
     }
 
-    /// Whether there is nothing to say.
+    /// Tells if there is nothing to say.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty() && self.others.is_empty() && self.lost == 0
@@ -101,7 +101,7 @@ impl Lessons {
     }
 }
 
-/// What a sandbox has already under a key, as it is written.
+/// Lists what a sandbox has already under a key, as it is written.
 fn has(who: &Sandbox, plan: &Plan, key: &str) -> Vec<String> {
     let quoted = |name: &str| format!("\"{name}\"");
     let names = |indices: &[usize]| {
@@ -146,7 +146,7 @@ fn shown(touched: &Touched) -> String {
     touched.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What was asked for, if a grant could be the answer.
+/// Names the thing that was asked for, if a grant could be the answer.
 fn asked(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Answer> {
     let kind = |kind: Kind| denial.kind == kind as u16;
     if kind(Kind::Memory) {

@@ -1,6 +1,5 @@
-//! Watches a running machine from outside: reads the reports of its monitors
-//! and the IOMMU's event log out of its RAM, without an exit and without a cycle of the machine's, and
-//! puts them into words.
+//! Watches a running machine from outside. It reads the reports of its monitors and the IOMMU's event log out of its
+//! RAM, and puts them into words. This takes no exit and no cycle of the machine's.
 
 pub mod dma;
 mod explain;

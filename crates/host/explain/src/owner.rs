@@ -1,6 +1,5 @@
-//! Whose something of the machine is, why, what a sandbox gets of it, and which
-//! line of the manifest would grant it: for denied accesses ([`crate::explain`])
-//! and for whoever asks (`bulkhead explain`).
+//! Owners of things of the machine: why, what a sandbox gets of each, and which line of the manifest would grant it.
+//! They are for denied accesses ([`crate::explain`]) and for questions (`bulkhead explain`).
 
 use crate::explain;
 use crate::rule::Rule;
@@ -17,7 +16,7 @@ use bulkhead_plan::{
 };
 use std::fmt;
 
-/// What would grant it.
+/// Line that would grant a thing, or the reason for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allow {
     /// The sandbox has it.
@@ -59,17 +58,17 @@ impl fmt::Display for Allow {
 /// All about a thing, for one sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What it is.
+    /// Description of the thing.
     pub what: String,
-    /// Whose.
+    /// Its owner.
     pub owner: String,
     /// Where that is said.
     pub why: String,
     /// The rule.
     pub rule: Rule,
-    /// What the sandbox gets when it uses it.
+    /// Effect of a use by the sandbox.
     pub gets: String,
-    /// What would grant it.
+    /// Line that would grant it, or the reason for none.
     pub allow: Allow,
 }
 
@@ -103,7 +102,7 @@ impl Thing {
     /// `0x100000`, `port 0x3f8`, `irq 4`, `msr 0x10`, `pci:01:00.0`, `uart1`.
     ///
     /// # Errors
-    /// What it could have been.
+    /// The text names no thing; the error says what it could have been.
     pub fn parse(plan: &Plan, text: &str) -> Result<Self, String> {
         let (kind, value) = text.split_once(char::is_whitespace).unwrap_or(("", text));
         let value = value.trim();
@@ -194,7 +193,7 @@ fn linux(sandbox: &Sandbox) -> bool {
     matches!(sandbox.guest, Guest::Linux { .. })
 }
 
-/// What is left to do to get a device or function of that name.
+/// Says what is left to do to get a device or function of that name.
 fn grant(who: &Sandbox, name: &str, nobody: Option<&str>) -> Allow {
     match nobody {
         Some(why) => Allow::Never(why.to_owned()),
@@ -279,7 +278,7 @@ pub fn shown(who: &Sandbox, function: &Function) -> bool {
     who.functions.iter().any(below)
 }
 
-/// What a port that a sandbox does not have gives it.
+/// Says what a port gives to a sandbox that does not have it.
 fn quiet_port(plan: &Plan, who: &Sandbox, port: u16) -> String {
     let quiet = if linux(who) { bulkhead_image::absent_ports(plan) } else { Vec::new() };
     match quiet_value(&quiet, port.into()) {
@@ -492,7 +491,7 @@ fn model_specific(who: &Sandbox, number: u32) -> Answer {
     }
 }
 
-/// Who writes a channel's region, in the manifest's words.
+/// Names the writer of a channel's region, in the manifest's words.
 #[must_use]
 pub fn writer(region: &Channel) -> &'static str {
     match region.part {
@@ -616,7 +615,7 @@ fn of_end(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
     })
 }
 
-/// Registers and firmware, which have the same address in every sandbox.
+/// Answers for registers and firmware, which have one address in every sandbox.
 fn of_machine(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
     let machine = &plan.machine;
     let simple = |owner: &str, why: &str, gets: &str, allow: Allow| Answer {
@@ -658,8 +657,8 @@ fn of_machine(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
     Some(simple(&format!("the machine's {name}"), why, "nothing", Allow::Never(String::new())))
 }
 
-/// Who has the memory with this *host*-physical address: what an attacker who
-/// guesses it would have reached without nested tables.
+/// Names the owner of this *host*-physical address. Without nested tables, an attacker who guesses it would have
+/// reached that memory.
 #[must_use]
 pub fn host_owner(plan: &Plan, pa: u64) -> String {
     if plan.image.contains(pa) {

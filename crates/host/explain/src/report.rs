@@ -17,9 +17,9 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Promise {
-    /// What.
+    /// Name of the promise.
     pub name: String,
-    /// Whether.
+    /// The promise held.
     pub held: bool,
     /// The figures behind it.
     pub detail: String,
@@ -55,7 +55,7 @@ pub struct Sandbox {
     pub name: String,
     /// Its cores, by the machine's numbers.
     pub cores: Vec<usize>,
-    /// What it was doing at the end.
+    /// Its state at the end.
     pub state: &'static str,
     /// Exit code of a guest that ended.
     pub exit_code: Option<u32>,
@@ -67,12 +67,12 @@ pub struct Sandbox {
     pub doorbells: BTreeMap<String, Rung>,
     /// Denied accesses.
     pub denials: u64,
-    /// Those whose records were overwritten by later ones.
+    /// Denied accesses with records that later ones have overwritten.
     pub overwritten: u64,
-    /// All of them by the condition that refused, each with the first ever, whose record stays.
+    /// All denied accesses by the condition that refused, each with the first ever. The record of the first stays.
     pub by_condition: Vec<Refused>,
-    /// Those whose records are there, explained: the first of the last life, the newest, the first
-    /// ever by each condition. Repeats are taken together.
+    /// Denied accesses with records that are there, explained: the first of the last life, the newest, the first ever
+    /// by each condition. Repeats are taken together.
     pub newest_denials: Vec<Explained>,
 }
 
@@ -88,7 +88,7 @@ pub struct Refused {
     pub first: Option<Explained>,
 }
 
-/// What is privileged after the launch, and before.
+/// Sizes of the privileged code, after the launch and before.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Monitor {
@@ -104,15 +104,15 @@ pub struct Monitor {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Boot {
-    /// TSC ticks from the image's entry until the boot code is left by its last
-    /// core, without waiting and filling memory; in deterministic virtual time an upper bound of its
-    /// instructions, because cores that are in their monitors already count too.
+    /// TSC ticks from the image's entry until the boot code is left by its last core, without waiting and filling
+    /// memory. In deterministic virtual time they are an upper bound of its instructions, because cores that are in
+    /// their monitors already count too.
     pub instructions: u64,
     /// From entry to the last launch, everything included.
     pub to_launch_us: u64,
-    /// Of it: INIT delays and the measurement of the clocks.
+    /// Part of it: INIT delays and the measurement of the clocks.
     pub waiting_us: u64,
-    /// Of it: zeroing and copying of guests' memory, summed over sandboxes.
+    /// Part of it: zeroing and copying of guests' memory, summed over sandboxes.
     pub copying_us: u64,
 }
 
@@ -126,13 +126,13 @@ pub struct Report {
     pub system: String,
     /// The architecture.
     pub arch: &'static str,
-    /// What was promised.
+    /// Promises.
     pub promises: Vec<Promise>,
     /// Its sandboxes.
     pub sandboxes: Vec<Sandbox>,
-    /// What the IOMMU has blocked and logged, oldest first.
+    /// Accesses that the IOMMU has blocked and logged, oldest first.
     pub blocked_dma: Vec<Blocked>,
-    /// Whether the log is full: the IOMMU then blocks on, and logs no more.
+    /// The log is full: the IOMMU blocks on, and logs no more.
     pub blocked_dma_full: bool,
     /// Sizes.
     pub monitor: Monitor,

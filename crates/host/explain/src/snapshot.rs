@@ -1,4 +1,4 @@
-//! What the machine says of itself at one moment.
+//! A machine's own account of itself at one moment.
 
 use crate::dma;
 use crate::ram::{Read, get};
@@ -23,8 +23,8 @@ pub struct Core {
     pub steady_ticks: u64,
     /// Denied accesses since the launch.
     pub denials: u64,
-    /// Those whose records are still there, oldest first: the first ever by each condition, the first
-    /// of a life, the newest.
+    /// Denied accesses with records that are still there, oldest first: the first ever by each condition, the first of
+    /// a life, the newest.
     pub kept: Vec<Denial>,
     /// Tallies by [`report::Condition`]: how many, and the first ever.
     pub tallies: [Tally; CONDITIONS],
@@ -36,14 +36,14 @@ pub struct Core {
 }
 
 impl Core {
-    /// Denied accesses whose records later ones have overwritten.
+    /// Counts denied accesses with records that later ones have overwritten.
     #[must_use]
     pub fn overwritten(&self) -> u64 {
         self.denials.saturating_sub(self.kept.len() as u64)
     }
 
-    /// What came on the console after the first `seen` bytes, and how many of
-    /// them are lost because the ring went round.
+    /// Returns the console's bytes after the first `seen` ones, and how many of them are lost because the ring went
+    /// round.
     #[must_use]
     pub fn console_since(&self, seen: u64) -> (Untrusted, u64) {
         let first = seen.max(self.console_written.saturating_sub(CONSOLE as u64));
@@ -55,7 +55,7 @@ impl Core {
 /// One sandbox.
 #[derive(Clone, Debug)]
 pub struct SandboxSnapshot {
-    /// What it is doing.
+    /// Its state.
     pub state: State,
     /// The sandbox's part of its report.
     pub report: Report,
@@ -70,7 +70,7 @@ impl SandboxSnapshot {
         self.cores.iter().map(|c| c.denials).sum()
     }
 
-    /// Those whose records later ones have overwritten.
+    /// Counts those with records that later ones have overwritten.
     #[must_use]
     pub fn overwritten(&self) -> u64 {
         self.cores.iter().map(Core::overwritten).sum()
@@ -84,7 +84,7 @@ pub struct Snapshot {
     pub boot: Option<BootReport>,
     /// By index; empty as long as the image is not loaded.
     pub sandboxes: Vec<SandboxSnapshot>,
-    /// What the IOMMU has blocked and logged, oldest first.
+    /// Accesses that the IOMMU has blocked and logged, oldest first.
     pub events: Vec<dma::Entry>,
 }
 

@@ -34,7 +34,7 @@ impl Local {
     /// Greatest alignment: a page.
     const MOST: u64 = 4096;
 
-    /// From where its copy begins to the thread pointer, to whose end it is aligned: variant II of the ABI.
+    /// Returns the bytes from the start of its copy to the thread pointer, aligned as variant II of the ABI says.
     #[must_use]
     pub const fn below(&self) -> u64 {
         self.size.next_multiple_of(self.align)

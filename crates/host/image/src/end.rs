@@ -1,5 +1,5 @@
-//! A Linux's ends of channels as PCI functions (ivshmem version 2): their configuration and register
-//! pages are baked, and their few writable registers are mediated as those of any function.
+//! A Linux's ends of channels as PCI functions (ivshmem version 2). Their configuration and register pages are baked,
+//! and their few writable registers are mediated as those of any function.
 
 use crate::pages::Pages;
 use crate::pci::{self, Described, Shadow};

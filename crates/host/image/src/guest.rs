@@ -1,5 +1,5 @@
-//! What a guest's RAM holds at its first instruction: pieces of bytes at
-//! guest-physical addresses, and the processor's state.
+//! A guest at its first instruction: pieces of bytes in its RAM, at guest-physical addresses, and the processor's
+//! state.
 
 use crate::Error;
 use crate::elf::Program;
@@ -11,7 +11,7 @@ use bulkhead_plan::Sandbox;
 pub struct Piece {
     /// Where.
     pub gpa: u64,
-    /// What.
+    /// Content.
     pub bytes: Vec<u8>,
 }
 
@@ -55,11 +55,11 @@ pub struct Trace {
     pub records: u64,
     /// Offsets of its threads.
     pub threads: Vec<u32>,
-    /// Of its contexts.
+    /// Offsets of its contexts.
     pub contexts: Vec<u32>,
-    /// Of its notifications.
+    /// Offsets of its notifications.
     pub notifications: Vec<u32>,
-    /// Of contexts that passive threads begin on, until they wait for messages for the first time: by thread.
+    /// Offsets, by thread, of contexts that passive threads begin on, until they wait for messages for the first time.
     pub starts: Vec<(u32, usize)>,
 }
 

@@ -1,5 +1,5 @@
-//! Information pages: what a guest is told of its sandbox, of its windows on others' memory, and of whom it may ask for
-//! what (`docs/shared-pages.md`). The rights themselves stand in the monitor's configuration.
+//! Information pages: what a guest is told of its sandbox, of its windows on others' memory, and of its rights over
+//! others (`docs/shared-pages.md`). The rights themselves stand in the monitor's configuration.
 
 use bulkhead_channel::layout::Shape;
 use bulkhead_ioapic::Lines;

@@ -1,5 +1,5 @@
-//! Interrupt lines: whose they are, which vectors level-triggered ones may have, and
-//! who may use which slots of the IOAPIC's remapping table.
+//! Interrupt lines: their owners, which vectors level-triggered ones may have, and who may use which slots of the
+//! IOAPIC's remapping table.
 
 use crate::iommu::vtd::Source;
 use crate::iommu::{self, Route};
@@ -16,9 +16,8 @@ use bulkhead_plan::kernel::Driven;
 use bulkhead_plan::{End, Guest, IommuKind, Machine, PIT, Plan, Sandbox, Trigger, forges};
 use std::mem::offset_of;
 
-/// Slots whose number ends in a vector that may arrive: the IOAPIC sees the
-/// low eight bits as one. Those of delivery mode 0 are left out, so that a message
-/// that was not made here finds nothing.
+/// First slot with a number that ends in a vector that may arrive: the IOAPIC sees the low eight bits as one. Slots of
+/// delivery mode 0 are left out, so that a message that was not made here finds nothing.
 const FIRST_SLOT: usize = SLOTS / 2 + FIRST_SLOT_VECTOR as usize;
 /// The highest vector of a bare guest's level-triggered line: below the SDK's timer.
 const LAST_LEVEL: u8 = 0xEE;
@@ -50,15 +49,15 @@ fn count(machine: &Machine) -> u32 {
     machine.ioapic.map_or(0, |i| i.lines.min(MAX_LINES as u32))
 }
 
-/// Whether some sandbox has a level-triggered line. Then messages of the IOAPIC are not
-/// remapped: QEMU's IOMMU drops their trigger mode, so that no EOI would come back. Nor are
-/// they passed by IntCtl: it turns such ones into vector 0 (10.0.13).
+/// Tells if some sandbox has a level-triggered line. Then messages of the IOAPIC are not remapped: QEMU's IOMMU drops
+/// their trigger mode, so that no EOI would come back. Nor are they passed by IntCtl: it turns such ones into vector 0
+/// (10.0.13).
 #[must_use]
 pub fn any_level(plan: &Plan) -> bool {
     plan.sandboxes.iter().any(Sandbox::has_level_line)
 }
 
-/// What becomes of the IOAPIC's messages, if the IOMMU sees them; until the test has shown it, too.
+/// Tells what the IOMMU does with the IOAPIC's messages, if it sees them; until the test has shown it, too.
 #[must_use]
 pub fn messages(machine: &Machine, shared: Option<SharedLines>) -> Messages {
     match shared {
@@ -119,8 +118,8 @@ fn fired(machine: &Machine) -> Option<u32> {
     pit.irq.map(line).filter(|line| *line < count(machine))
 }
 
-/// Sets aside what the monitors share, if there are lines: the lock and, with
-/// an IOMMU that may remap them, the IOAPIC's [`Remapping`] in a page of its own.
+/// Sets the monitors' shared parts aside, if there are lines. They are the lock and, with an IOMMU that may remap
+/// lines, the IOAPIC's [`Remapping`] in a page of its own.
 pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<SharedLines> {
     plan.sandboxes.iter().find(|s| !of(&plan.machine, s).is_empty())?;
     let lock = pages.take(size_of::<Lock>() as u64);
@@ -138,7 +137,7 @@ pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<SharedLines> {
     Some(SharedLines { lock, table, tested })
 }
 
-/// What a monitor is told; `None` for a sandbox without lines.
+/// Describes the lines for a monitor; `None` for a sandbox without lines.
 ///
 /// # Errors
 /// Level-triggered lines in two Linux sandboxes: each would need all vectors.
@@ -195,10 +194,9 @@ fn slots(plan: &Plan, index: usize) -> [u32; 2] {
     [first as u32, (first + share) as u32]
 }
 
-/// Vectors for a sandbox's level-triggered lines, unique in the machine. A bare guest
-/// gets one for each of them, from the top: its information page says which. A kernel gets
-/// one of the lowest class for the line that its programs have ([`FIRST_LEVEL`]). What is
-/// left is the one Linux', which chooses vectors as it likes.
+/// Vectors for a sandbox's level-triggered lines, unique in the machine. A bare guest gets one for each of them, from
+/// the top: its information page says which. A kernel gets one of the lowest class for the line that its programs have
+/// ([`FIRST_LEVEL`]). The vectors left are the one Linux', which chooses as it likes.
 ///
 /// # Errors
 /// See [`lines`].
@@ -289,7 +287,7 @@ pub fn level_vector(plan: &Plan, index: usize) -> Result<Option<u8>, Error> {
     Ok(Some(level_vectors(plan, index)?[0].trailing_zeros() as u8))
 }
 
-/// What a guest has written before it wrote anything.
+/// Sets aside the page with the registers as a guest finds them, before it has written any.
 pub fn shadow(pages: &mut Pages) -> u64 {
     let at = pages.take(size_of::<Shadow>() as u64);
     let [low, high] = MASKED.map(u32::to_le_bytes);
@@ -450,7 +448,7 @@ mod tests {
         assert_eq!(messages(&plan.machine, Some(made)), Messages::Abort);
     }
 
-    /// A machine whose boot code can find out, with sandboxes.
+    /// Makes a machine on which the boot code can find out, with sandboxes.
     fn open(sandboxes: Vec<Sandbox>) -> Plan {
         let mut plan = plan(sandboxes);
         plan.machine.iommu = Some(Iommu {

@@ -1,6 +1,5 @@
-//! Bakes a [`Plan`] into the image that a machine boots: every table at its
-//! final physical address, so that nothing is built on the target
-//! (docs/decisions/0001-one-image.md).
+//! Bakes a [`Plan`] into the image that a machine boots. Every table is at its final physical address, so that nothing
+//! is built on the target (docs/decisions/0001-one-image.md).
 //!
 //! ```text
 //! IMAGE_PA  boot code, with the loaders' headers

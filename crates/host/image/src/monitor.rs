@@ -255,7 +255,7 @@ fn space<T: Target>(
     own
 }
 
-/// What a function reaches that a program of a kernel drives; `None`: what its sandbox does.
+/// Memory that a function reaches if a program of a kernel drives it; `None`: its sandbox's memory.
 fn own_reach(sandbox: &Sandbox, function: usize) -> Option<Space> {
     let plan::Guest::Kernel(kernel) = &sandbox.guest else { return None };
     if sandbox.functions[function].unconfined {
@@ -270,7 +270,7 @@ fn own_reach(sandbox: &Sandbox, function: usize) -> Option<Space> {
     Some(space)
 }
 
-/// What the boot code has to know of a sandbox's memory and cores.
+/// Describes a sandbox's memory and cores for the boot code.
 pub fn described(sandbox: &Sandbox) -> image::Sandbox {
     let mut described = image::Sandbox::new_zeroed();
     for (range, ram) in described.memory.iter_mut().zip(&sandbox.ram) {
@@ -306,7 +306,7 @@ pub fn bells(plan: &Plan, index: usize) -> impl Iterator<Item = (&plan::Channel,
     own.filter_map(|rx| Some((rx, rx.bell?)))
 }
 
-/// What another sandbox may load into this one.
+/// Finds the channel by which another sandbox may load a program into this one.
 pub fn loads(plan: &Plan, index: usize) -> Option<&plan::Channel> {
     let mut all = plan.channels.iter().filter(|c| c.part == plan::Part::Program);
     all.find(|c| c.to.contains(&index))
@@ -318,7 +318,7 @@ pub fn ends(plan: &Plan, index: usize) -> impl Iterator<Item = &plan::Channel> {
     own.filter(|region| region.part.has_header())
 }
 
-/// What a monitor knows of PCI.
+/// A monitor's knowledge of PCI.
 #[derive(Default)]
 pub struct Functions {
     pub seen: Vec<pci::Described>,

@@ -9,7 +9,7 @@ use bulkhead_layout::PAGE;
 use bulkhead_layout::map::ECAM_GPA;
 use bulkhead_plan::{Access, Plan, Ram, Reach, Span, What};
 
-/// What a sandbox and its devices reach: its RAM with its rights, and its channels.
+/// Memory that a sandbox and its devices reach: its RAM with its rights, and its channels.
 pub fn own_memory(plan: &Plan, index: usize, guest: &Guest) -> Space {
     let mut all = Space::default();
     for Reach { at, len, access, what } in plan.reach(index) {
@@ -41,7 +41,7 @@ fn ram(all: &mut Space, ram: Ram, guest: &Guest) {
     add(at, ram.gpa + ram.len, guest.default_rights);
 }
 
-/// What a sandbox is shown of the image.
+/// Parts of the image that a sandbox is shown.
 pub struct Shown<'a> {
     /// Its information page.
     pub info: u64,

@@ -6,11 +6,11 @@ use bulkhead_layout::load::{Head, MAGIC, PROGRAM_GPA, sum};
 use bulkhead_layout::map::{CHANNELS_END, CHANNELS_GPA};
 use zerocopy::IntoBytes;
 
-/// What all channels have together.
+/// Size of the range for all channels together.
 const MOST: usize = (CHANNELS_END - CHANNELS_GPA) as usize;
 
-/// An ELF file as a packed program, for a sandbox that has RAM up to `end`. What is zero at its end is left out: memory
-/// is zeroed before.
+/// An ELF file as a packed program, for a sandbox that has RAM up to `end`. Zeros at its end are left out: memory is
+/// zeroed before.
 ///
 /// # Errors
 /// [`Error::Program`]: it is no such file, is linked below [`PROGRAM_GPA`], or needs more memory, its zeros included.

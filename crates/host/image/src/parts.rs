@@ -12,7 +12,7 @@ pub struct Part {
     pub len: u64,
     /// Its sandbox.
     pub owner: Option<usize>,
-    /// What it is.
+    /// Description of its content.
     pub what: &'static str,
     /// Its owner's monitor maps all of it; without an owner, monitors do.
     pub mapped: bool,
@@ -44,7 +44,7 @@ pub struct Shared {
     pub states: BTreeMap<usize, u64>,
 }
 
-/// What monitors of sandboxes with interrupt lines share.
+/// Parts shared by monitors of sandboxes with interrupt lines.
 #[derive(Clone, Copy)]
 pub struct Lines {
     /// The IOAPIC's lock.

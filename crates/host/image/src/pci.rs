@@ -1,5 +1,5 @@
-//! What a sandbox sees of PCI, and how the boot code and a monitor set PCI up: all of
-//! it worked out here, so that neither parses anything.
+//! PCI as a sandbox sees it, and as the boot code and a monitor set it up. All of it is worked out here, so that
+//! neither parses anything.
 
 mod boot;
 mod reset;
@@ -31,9 +31,9 @@ mod at {
 
 /// Command register, of what a guest decides: ports, memory, bus master, no line interrupt.
 const COMMAND_BITS: u32 = 0b111 | INTX_OFF;
-/// Command register, of what stays 0: parity error response, SERR# (PCI 3.0, 6.2.2). Without them, and without the
-/// four enables of [`pcie::REPORTS`], a function that its owner misuses tells the platform of no error
-/// (PCIe 5.0, 6.2.6): a root port could turn that into an NMI or a machine check for all.
+/// Command register, of what stays 0: parity error response, SERR# (PCI 3.0, 6.2.2). Without them, and without the four
+/// enables of [`pcie::REPORTS`], a function that its owner misuses tells the platform of no error (PCIe 5.0, 6.2.6). A
+/// root port could turn an error into an NMI or a machine check for all.
 const COMMAND_REPORTS: u32 = 1 << 6 | 1 << 8;
 
 /// PCI Express capability.
@@ -101,7 +101,7 @@ pub fn absent(machine: &Machine, functions: &[Granted], ends: &[End]) -> Vec<Bdf
 /// Words of shadow, while they are handed out.
 #[derive(Default)]
 pub struct Shadow {
-    /// What each holds at the launch.
+    /// Value of each word at the launch.
     pub words: Vec<u32>,
 }
 
@@ -129,7 +129,7 @@ pub struct Described {
     pub function: pci::Function,
     /// Its particular registers.
     pub registers: Vec<Register>,
-    /// What stops it.
+    /// Resets that stop it.
     pub resets: Vec<Reset>,
 }
 
@@ -159,16 +159,16 @@ fn registers(granted: &Granted, shadow: &mut Shadow) -> (Vec<Register>, u32) {
     let function = &granted.function;
     // A line that is not the sandbox's may be somebody else's as well.
     let line = if granted.line { 0 } else { INTX_OFF };
-    // The owner's tables map the BARs for ever, so the function always decodes them: an access that nobody answers
-    // is an error, which some platforms report to all (XSA-120).
+    // The owner's tables map the BARs for ever, so the function always decodes them. An access that nobody answers is
+    // an error, which some platforms report to all (XSA-120).
     let decode = decode(function);
     let hold = 0xFFFF & !(COMMAND_BITS | COMMAND_REPORTS);
     let command = plain(COMMAND, COMMAND_BITS & !decode, hold);
     let mut all = vec![Register { kind: Register::COMMAND, set: line | decode, ..command }];
     all.extend(bars(function, shadow));
     all.push(zero(at::ROM));
-    // The line register is a note of software's; a pin shows only where the line belongs
-    // to the sandbox, and is then the one that ACPI's _PRT names.
+    // The line register is a note of software's. A pin shows only where the line belongs to the sandbox: the pin that
+    // ACPI's _PRT names.
     let set = if granted.line { u32::from(function.pin) << 8 } else { 0 };
     all.push(Register { keep: !0xFF00, set, ..plain(at::INTERRUPT, 0xFF, 0) });
     if let Some(pm) = function.pm {

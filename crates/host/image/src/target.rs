@@ -51,7 +51,8 @@ pub trait Target {
     fn cores(ids: &[u32]) -> [u64; 4];
     /// Makes the word by which a monitor sends an interrupt to a core.
     fn signal(core: u32, interrupt: u32) -> u64;
-    /// Fills in what this architecture alone has: its vectors, its lines, its answers for registers that no sandbox has.
+    /// Fills in what this architecture alone has: its vectors, its lines, its answers for registers that no sandbox
+    /// has.
     fn configure(_: &mut Self::Config, _: &mut Tail, _: &Plan, _: &Sandbox, _: Option<Lines>) {}
     /// Lists what its part of a configuration names: whether it does, the need, and the words for it.
     fn named(_: &Self::Config) -> Vec<(bool, u32, &'static str)> {

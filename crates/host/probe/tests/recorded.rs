@@ -288,14 +288,16 @@ fn damaged_files_do_no_harm() {
     }
 }
 
-/// `/proc/cpuinfo` of a processor with VT-x, as Debian's Linux 6.12 writes it; flags that no monitor needs are left out.
+/// `/proc/cpuinfo` of a processor with VT-x, as Debian's Linux 6.12 writes it. Flags that no monitor needs are left
+/// out.
 const INTEL: &str = "\
 processor	: 0
 vendor_id	: GenuineIntel
 model name	: Intel(R) Core(TM) i7-8700 CPU @ 3.20GHz
 apicid		: 0
 flags		: fpu vme de pse tsc msr pae vmx est x2apic tsc_deadline_timer xsave
-vmx flags	: vnmi preemption_timer invvpid ept_x_only ept_ad ept_1gb flexpriority tsc_offset vtpr mtf vapic ept vpid unrestricted_guest ple pml ept_mode_based_exec
+vmx flags	: vnmi preemption_timer invvpid ept_x_only ept_ad ept_1gb flexpriority tsc_offset vtpr mtf vapic ept vpid \
+unrestricted_guest ple pml ept_mode_based_exec
 
 processor	: 1
 vendor_id	: GenuineIntel
@@ -303,8 +305,8 @@ apicid		: 2
 flags		: fpu vme
 ";
 
-/// A DMAR table as firmware of such a machine writes it: the graphics' unit, then one for all others with the IOAPIC in
-/// its scope; memory that the USB controller has reserved.
+/// Makes a DMAR table as firmware of such a machine writes it: the graphics' unit, then one for all others. The IOAPIC
+/// is in the scope of the second; the USB controller has reserved memory.
 fn dmar() -> Vec<u8> {
     let scope = |kind, bus, device: u8| [kind, 8, 0, 2, 0, bus, device, 0];
     let mut table = b"DMAR".to_vec();

@@ -401,7 +401,7 @@ fn memory(running: &Running) -> Result<RamFile, Error> {
         }
     };
     let memory = RamFile::flat(path, ram.below_4g());
-    // What is open stays readable.
+    // The open file stays readable.
     let _ = std::fs::remove_file(&copy);
     memory.map_err(|e| Error::Other(format!("{}: {e}", path.display())))
 }

@@ -257,9 +257,9 @@ fn audit(audited: &Audited) -> Promise {
 }
 
 /// Judges lateness by the virtual clock of all cores, which a core sees at its turn. Two parts add up: the emulator's
-/// slice between two ticks of the metronome (10 µs), and everything else in a core's way. The second part has the bound
-/// of `flight.jitter_io` in `make bench`, where a finer metronome and the core's own instructions count. Flight alone
-/// comes to 52 ns there (`flight.jitter_idle`).
+/// slice between two ticks of the metronome (10 µs), and everything else in a core's way. The second part has the
+/// bound of `flight.jitter_io` in `make bench`, where a finer metronome and the core's own instructions count. Flight
+/// alone comes to 52 ns there (`flight.jitter_idle`).
 fn on_time(name: &str, t: &Record) -> Promise {
     const SLICE: u64 = 10_000;
     const OWN: u64 = 2_500;

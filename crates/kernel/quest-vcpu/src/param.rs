@@ -87,7 +87,8 @@ impl Param {
         if times && fits && self.mask & 1 != 0 { Ok(()) } else { Err(Error::Invalid) }
     }
 
-    /// Returns the share of the core that it can take: (2-U)·U, or C/T with the kernel's charges for it in nanoseconds.
+    /// Returns the share of the core that it can take: (2-U)·U, or C/T with the kernel's charges for it in
+    /// nanoseconds.
     pub(crate) fn share(&self, overhead: u32) -> Share {
         let [c, t] = [self.c, self.t].map(i32::unsigned_abs);
         match self.policy {

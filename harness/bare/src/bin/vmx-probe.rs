@@ -138,13 +138,13 @@ mod bare {
         FRAMES[1].set(0, 0xBBBB);
     }
 
-    /// Prints every field that VMREAD knows, each with a value of its own where VMWRITE takes one, and the region's
-    /// words as they lie in memory.
+    /// Prints every field that VMREAD knows, and the region's words as they lie in memory. A field has a value of its
+    /// own where VMWRITE takes one.
     fn fields() {
         // SAFETY: VMX is on; the regions are this program's, and the other one is current again at the end.
         let current = |page: &Page| unsafe { asm!("vmptrld [{0}]", in(reg) &page.pa()) };
         LAYOUT.set(0, cpu::rdmsr(msr::BASIC) & 0x7FFF_FFFF);
-        // SAFETY: as above.
+        // SAFETY: VMX is on, and the region is this program's.
         unsafe { asm!("vmclear [{0}]", in(reg) &LAYOUT.pa()) };
         current(&LAYOUT);
         let all = || {

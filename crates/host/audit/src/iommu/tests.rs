@@ -18,8 +18,8 @@ const RAM: u64 = 0x4000_0000;
 const OTHERS: u64 = 0x6000_0000;
 const SHARED: u64 = 0x50_0000;
 const CHANNEL: u64 = 0xD200_0000;
-/// 00:03.0, the first sandbox's, whose accesses appear as 00:06.0 too; 00:04.0, nobody's; 00:05.0, the second's;
-/// 00:14.0, the IOAPIC.
+/// 00:03.0, the first sandbox's, which appears as 00:06.0 too; 00:04.0, nobody's; 00:05.0, the second's; 00:14.0, the
+/// IOAPIC.
 const OWNED: u64 = 0x18;
 const ALIAS: u64 = 0x30;
 const IDLE: u64 = 0x20;
@@ -121,8 +121,8 @@ fn rig() -> Rig {
     memory.set(LAST + 8, (SHARED + 0x1000) | IR | PR);
     // Entry 5: to APIC 2, vector 31h. Two entries share a quadword.
     memory.set(REMAP + 16, (1 | 2 << 8 | 0x31 << 16) << 32);
-    // The second's function: four levels; the channel, which it writes, is one page of
-    // 8 KiB, whose length the address says.
+    // The second's function: four levels; the channel, which it writes, is one page of 8 KiB. The address says the
+    // length.
     set(&mut memory, SECOND, 0, V | TV | 4 << 9 | 0x114_0000 | IR | IW);
     set(&mut memory, SECOND, 1, 2);
     memory.set(0x114_0000, 0x115_0000 | 3 << 9 | all);

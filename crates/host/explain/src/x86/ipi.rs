@@ -1,5 +1,5 @@
-//! A denied interrupt in words. The monitor says which condition refused it; here that is put into
-//! words, with whom it would have reached.
+//! A denied interrupt in words. The monitor says which condition refused it; here that is put into words, with the
+//! cores that it would have reached.
 
 use crate::explain::{Words, place};
 use crate::rule::Rule;

@@ -43,7 +43,7 @@ pub struct Build {
     device_pages: Vec<u64>,
     /// Vectors in use, and their objects.
     interrupts: Vec<(u8, u32)>,
-    /// What is written to devices at the start.
+    /// Writes to devices at the start.
     script: Vec<(u64, u32)>,
     trace: Option<Trace>,
 }
@@ -128,7 +128,7 @@ impl Build {
         Ok(())
     }
 
-    /// What lies in a slot.
+    /// Returns the capability in a slot.
     pub fn cap(&self, place: Place) -> Cap {
         self.machine.get(self.at(place)).cap
     }
@@ -198,7 +198,7 @@ impl Build {
         }
     }
 
-    /// The same, where nothing can be wrong but a lack of memory.
+    /// Makes a call that only a lack of memory can make fail.
     pub fn call(
         &mut self,
         place: Place,

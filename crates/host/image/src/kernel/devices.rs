@@ -1,8 +1,8 @@
 //! Devices of programs: registers, ports, and interrupts as signals.
 //!
-//! A program sees its device's registers, but not those that say where interrupts go: its messages
-//! are routed once, by a script that the kernel plays at its start, and its configuration space can be
-//! read only. So a driver cannot interrupt the core with a vector that is not its own.
+//! A program sees its device's registers, but not those that say where interrupts go. Its messages are routed once, by
+//! a script that the kernel plays at its start. Its configuration space can be read only. So a driver cannot interrupt
+//! the core with a vector that is not its own.
 
 use super::build::{Build, Place};
 use super::program::Made;
@@ -16,11 +16,11 @@ use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{DeviceUse, Driven, Kernel};
 use bulkhead_plan::{BarKind, Function, Granted, Sandbox, Span, Trigger};
 
-/// What is the same for all devices of a sandbox.
+/// Context common to all devices of a sandbox.
 pub struct Devices<'a> {
     /// The sandbox.
     pub sandbox: &'a Sandbox,
-    /// What runs there.
+    /// The kernel that runs there.
     pub kernel: &'a Kernel,
     /// Places of its notifications.
     pub notifications: &'a [Place],
@@ -173,9 +173,9 @@ impl Devices<'_> {
     }
 }
 
-/// An entry of the IOAPIC's redirection table: fixed, to one core (82093AA, 3.2.4; the register is chosen through
-/// the first word). In a sandbox each of these writes is an exit, so a level-triggered line is not
-/// masked here: the IOAPIC sends nothing more until the local APIC has ended what it sent.
+/// An entry of the IOAPIC's redirection table: fixed, to one core (82093AA, 3.2.4; the register is chosen through the
+/// first word). In a sandbox each of these writes is an exit, so a level-triggered line is not masked here. The IOAPIC
+/// sends nothing more until the local APIC has ended what it sent.
 fn line_route(select: u64, line: u32, trigger: Trigger, apic_id: u32, vector: u8) -> Route {
     const MASKED: u32 = 1 << 16;
     const LEVEL: u32 = 1 << 15;

@@ -1,5 +1,5 @@
-//! Slots of channels made at run time, in the hands of programs: the entries by which a program sees one are baked
-//! here, on a table that is in nobody's tree until the kernel puts it there.
+//! Slots of channels made at run time, in the hands of programs. The entries by which a program sees a slot are baked
+//! here. Their table is in nobody's tree until the kernel puts it there.
 
 use super::build::{Build, Place};
 use super::program::Made;
@@ -32,7 +32,7 @@ impl Build {
         Ok(self.cap(memory).object)
     }
 
-    /// Gives a program its slots, whose objects begin at `next`, and tells it to whom it may offer them.
+    /// Gives a program its slots, and tells it which sandboxes it may offer them to. Their objects begin at `next`.
     pub fn links(
         &mut self,
         plan: &Plan,

@@ -1,6 +1,6 @@
-//! A kernel's sandbox, as it is at its first instruction. The kernel's own code runs here, on
-//! the bytes that become the sandbox's memory, and makes every object that the manifest names by the calls that a
-//! program would make. Where things lie:
+//! A kernel's sandbox, as it is at its first instruction. The kernel's own code runs here, on the bytes that become the
+//! sandbox's memory. It makes every object that the manifest names, by the calls that a program would make. Where
+//! things lie:
 //!
 //! | offset | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Everything that the manifest names, made and given to whom it says.
+//! Objects that the manifest names: each is made, and given to its owner.
 
 use super::build::{Build, Place};
 use super::devices::Devices;
@@ -189,7 +189,7 @@ impl Build {
         Ok(())
     }
 
-    /// What a program gets.
+    /// Gives a program its capabilities.
     fn rights(
         &mut self,
         channels: &[Channel],
@@ -383,7 +383,7 @@ impl Build {
         Ok(())
     }
 
-    /// What a trace names, where it lies.
+    /// Writes down where the objects lie that a trace names.
     fn tell(&mut self, shared: &Shared, starts: Vec<(u32, usize)>) {
         let at = |build: &Self, places: &[Place]| -> Vec<u32> {
             places.iter().map(|place| build.cap(*place).object).collect()
@@ -396,8 +396,8 @@ impl Build {
         }
     }
 
-    /// Contexts go to whom they belong, and threads run: passive ones on time that is lent to them until they wait
-    /// for messages for the first time.
+    /// Binds contexts to their users, and starts threads. Passive threads run on lent time until they wait for messages
+    /// for the first time.
     fn start(&mut self, kernel: &Kernel, shared: &Shared) -> Result<(), String> {
         for (n, context) in kernel.contexts.iter().enumerate() {
             let to = match context.user {

@@ -31,7 +31,7 @@ pub struct Made {
     buffers: Place,
 }
 
-/// Threads whose buffers share a frame.
+/// Number of threads with buffers in one frame.
 const BUFFERS: u64 = PAGE / 512;
 
 impl Made {
@@ -107,9 +107,9 @@ impl Made {
         }
     }
 
-    /// A stack of so many bytes: one past its end; and the thread pointer. What is the thread's own lies between:
-    /// the copy of its file's thread-local data ends at the pointer, where the pointer's own value lies
-    /// (System V ABI for x86-64, section 3.4.6).
+    /// A stack of so many bytes: one past its end; and the thread pointer. The thread's own data lies between: the copy
+    /// of its file's thread-local data ends at the pointer. The pointer's own value lies there (System V ABI for
+    /// x86-64, section 3.4.6).
     pub fn stack(
         &mut self,
         build: &mut Build,

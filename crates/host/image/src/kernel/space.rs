@@ -12,9 +12,8 @@ use bulkhead_kernel::{Machine, PageTable, Ref};
 use bulkhead_kernel_x86::{WINDOW_INDEX, X86};
 use bulkhead_layout::PAGE;
 
-/// Tables of the kernel's own root: root, 1 GiB entries of the window, 2 MiB
-/// entries of the window's two, small pages for what lies beside the kernel and for the memory's end, and two for
-/// devices.
+/// Tables of the kernel's own root: root, 1 GiB entries of the window, 2 MiB entries of its two, small pages, and two
+/// for devices. The small pages are for the memory beside the kernel and for the memory's end.
 pub const TABLES: usize = 9;
 
 /// A page of the kernel only.
@@ -22,8 +21,9 @@ const SUPERVISOR: u64 = !(1 << 2);
 /// It stays in the TLB when the root changes.
 const GLOBAL: u64 = 1 << 8;
 
-/// Builds the kernel's own root table in `tables`, and returns the entry by which it is reached: its text
-/// executable, its constants read-only, all other memory writable, but the page below its stack and the first one.
+/// Builds the kernel's own root table in `tables`, and returns the entry by which it is reached. The kernel's text is
+/// executable, its constants are read-only. All other memory is writable, but the page below its stack and the first
+/// one.
 pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program, len: u32) -> u64 {
     let [root, gigabytes, first, second, small, small_too, end, devices, device] = tables[..TABLES]
     else {

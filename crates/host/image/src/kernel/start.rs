@@ -1,6 +1,6 @@
-//! What the first instructions run on, until the kernel has its own tables: the descriptor table of
-//! every guest, and page tables that map the first 4 GiB to themselves and the window to memory. They know no
-//! execute protection, which is still off.
+//! Tables for the first instructions, until the kernel has its own: the descriptor table of every guest, and page
+//! tables. These map the first 4 GiB to themselves and the window to memory. They know no execute protection, which is
+//! still off.
 
 use crate::guest::Piece;
 use crate::x86::GDT_GPA;

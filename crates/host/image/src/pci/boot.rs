@@ -5,8 +5,8 @@ use bulkhead_layout::image::ConfigOp;
 use bulkhead_layout::pci::{COMMAND, INTX_OFF};
 use bulkhead_plan::{BarKind, Function, Machine, PciRoot, Span};
 
-/// The steps that bring PCI to the described state, from whatever the firmware
-/// made of it: bridges first, so that what lies behind them can be reached.
+/// Returns the steps that bring PCI to the described state, from whatever the firmware made of it. Bridges come first,
+/// so that functions behind them can be reached.
 pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
     let Some(root) = &machine.pci else { return Vec::new() };
     let mut ops: Vec<_> = root.ecam_register.iter().flat_map(|&at| move_space(root, at)).collect();

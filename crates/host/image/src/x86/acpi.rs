@@ -1,6 +1,5 @@
-//! The ACPI tables of a Linux guest: hardware-reduced (ACPI 6.5, 4.1), its own
-//! cores by x2APIC ID, its serial ports, an IOAPIC if it has interrupt lines, PCI with
-//! the lines of its functions, power by two ports.
+//! The ACPI tables of a Linux guest: hardware-reduced (ACPI 6.5, 4.1), its own cores by x2APIC ID, its serial ports,
+//! and power by two ports. PCI is there with the lines of its functions; an IOAPIC, if it has interrupt lines.
 
 use crate::ioapic;
 use acpi_tables::mcfg::MCFG;
@@ -149,8 +148,8 @@ fn host_bridge(
     configuration_space(last_bus, code);
 }
 
-/// A bus of PCI: which lines the pins of its devices lead to (_PRT; ACPI 6.5, 6.2.13),
-/// and the bridges on it that lead to more such devices.
+/// A bus of PCI: the lines of its devices' pins (_PRT; ACPI 6.5, 6.2.13), and the bridges on it that lead to more such
+/// devices.
 struct Bus<'a> {
     sandbox: &'a Sandbox,
     machine: &'a Machine,
@@ -192,7 +191,7 @@ impl Bus<'_> {
 }
 
 impl Bus<'_> {
-    /// Of ends of channels: they are on bus 0, in devices of their own.
+    /// Lists the lines of ends of channels, which are on bus 0, in devices of their own.
     fn linked(&self) -> impl Iterator<Item = Raw> {
         let here = self.ends.iter().filter(|end| end.bdf.bus() == self.number);
         let mut all: Vec<(u32, u8, u32)> = here
@@ -213,9 +212,9 @@ fn link(line: u32) -> String {
     format!("LN{line:02X}")
 }
 
-/// An interrupt link (ACPI 6.5, 6.2.13): PCI's lines are level-triggered unless such a device says otherwise. Another
-/// sandbox's monitor sends what comes here, as an edge: there is nobody who could take a level back, and an
-/// edge takes no access to the IOAPIC.
+/// An interrupt link (ACPI 6.5, 6.2.13): PCI's lines are level-triggered unless such a device says otherwise.
+/// Interrupts here are edges that another sandbox's monitor sends. A level could be taken back by nobody, and an edge
+/// takes no access to the IOAPIC.
 fn edge(line: u32, code: &mut Vec<u8>) {
     let interrupt = aml::Interrupt::new(true, true, false, true, line);
     let resources = aml::ResourceTemplate::new(vec![&interrupt]);
@@ -264,8 +263,8 @@ impl Aml for Raw {
     }
 }
 
-/// The configuration space as a motherboard's resource (PCI firmware specification
-/// 3.3, 4.1.2): Linux 6.1 believes no MCFG without it, and then finds no PCI at all.
+/// Describes the configuration space as a motherboard's resource (PCI firmware specification 3.3, 4.1.2). Linux 6.1
+/// believes no MCFG without it, and then finds no PCI at all.
 fn configuration_space(last_bus: u8, code: &mut Vec<u8>) {
     const BUS: u32 = 1 << 20;
     let space = aml::Memory32Fixed::new(true, ECAM_GPA as u32, (u32::from(last_bus) + 1) * BUS);

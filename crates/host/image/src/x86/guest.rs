@@ -174,17 +174,17 @@ fn linux(
     })
 }
 
-/// What a kernel that reboots through its firmware comes to: on hardware-reduced
-/// ACPI without UEFI, Linux goes to real mode and jumps there.
+/// Returns the code that a kernel comes to if it reboots through its firmware. On hardware-reduced ACPI without UEFI,
+/// Linux goes to real mode and jumps there.
 fn reset_vector() -> Vec<u8> {
     let [low, high] = POWER_PORT.to_le_bytes();
     // mov dx, POWER_PORT; mov al, POWER_RESTART; out dx, al; hlt
     vec![0xBA, low, high, 0xB0, POWER_RESTART, 0xEE, 0xF4]
 }
 
-/// The guest's memory map: start, length, 1 = RAM, 2 = reserved. The window
-/// with info page, reports, channels and slots is reserved, so that the kernel leaves it alone and user space may map
-/// it; where channels are base addresses of functions, those are not, as a kernel would take no reserved ones.
+/// The guest's memory map: start, length, 1 = RAM, 2 = reserved. The window with info page, reports, channels and slots
+/// is reserved, so that the kernel leaves it alone and user space may map it. Channels that are base addresses of
+/// functions are not: a kernel would take no reserved ones.
 fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
     let mut map = vec![
         (0, LOW_RAM_END, 1),

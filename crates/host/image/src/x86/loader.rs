@@ -1,6 +1,5 @@
-//! The headers by which loaders know the image: multiboot 1 with address fields
-//! (QEMU's `-kernel`; Multiboot 0.6.96, 3.1) and multiboot 2 (GRUB on BIOS and
-//! UEFI; Multiboot2 2.0, 3.1).
+//! The headers by which loaders know the image: multiboot 1 with address fields (Multiboot 0.6.96, 3.1) and multiboot 2
+//! (Multiboot2 2.0, 3.1). QEMU's `-kernel` reads the first, GRUB on BIOS and UEFI the second.
 
 use bulkhead_layout::map::IMAGE_PA;
 

@@ -1,5 +1,5 @@
-//! The two targets of x86-64, and everything that only they mean: loaders' headers, a guest's firmware tables, the
-//! start of a Linux, descriptor tables, ports, MSRs, CPUID.
+//! The two targets of x86-64, and all that they alone mean: loaders' headers, a guest's firmware tables, a Linux's
+//! start, descriptor tables, ports, MSRs, CPUID.
 
 mod acpi;
 mod guest;
@@ -239,9 +239,8 @@ fn store(ops: &mut Vec<Op>, offset: u16, value: u64) {
     }
 }
 
-/// Interrupt gates (APM 4.8.4) for the monitor: NMI, faults, and a drain for
-/// whatever vectors a former guest left pending: from 16 on, as a local APIC
-/// accepts them.
+/// Interrupt gates (APM 4.8.4) for the monitor: NMI, faults, and a drain for whatever vectors a former guest left
+/// pending. The drain begins at 16, the first vector that a local APIC accepts.
 fn idt(program: &Program) -> Result<Vec<u8>, Error> {
     const CODE: u64 = 0x18;
     const INTERRUPT_GATE: u64 = 0x8E00;

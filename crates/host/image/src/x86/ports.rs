@@ -1,6 +1,5 @@
-//! Ports that an unmodified Linux probes on any PC and that no sandbox owns:
-//! for it, they are absent (reads give the value, writes go nowhere), without a
-//! record. docs/decisions/0005-absent-ports.md argues them.
+//! Ports that an unmodified Linux probes on any PC and that no sandbox owns. For it, they are absent (reads give the
+//! value, writes go nowhere), without a record. The reasons are in docs/decisions/0005-absent-ports.md.
 
 use bulkhead_arch_x86::config::Quiet;
 use bulkhead_layout::hypercall::POWER_PORT;

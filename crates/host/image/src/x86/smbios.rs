@@ -1,6 +1,6 @@
-//! SMBIOS tables of a Linux guest (SMBIOS 3.6, 5.2.2 and 7.2): who it runs on,
-//! and a serial number that makes Linux ask for its clocks' frequencies at the
-//! port that the monitor answers (`crates/monitor/monitor-x86/src/vmware.rs`).
+//! SMBIOS tables of a Linux guest (SMBIOS 3.6, 5.2.2 and 7.2): maker, product and a serial number. The number makes
+//! Linux ask for its clocks' frequencies at the port that the monitor answers
+//! (`crates/monitor/monitor-x86/src/vmware.rs`).
 
 /// Entry point and tables, to be placed at `base` (on 16 bytes, in the last
 /// 64 KiB below 1 MiB).

@@ -4,8 +4,8 @@
 use crate::root;
 use std::path::Path;
 
-/// Portable folders, and words that each may have nevertheless: manifests, reports or tables of the project have them
-/// in public, and they name what they mean on any architecture.
+/// Portable folders, and words that each may have nevertheless. Manifests, reports or tables of the project have these
+/// words in public. They mean on any architecture what they name.
 const PORTABLE: &[(&str, &[&str])] = &[
     ("crates/abi/kernel-abi/src", &[]),
     ("crates/abi/layout/src", &["cpuid", "lvt", "msr", "icr"]),

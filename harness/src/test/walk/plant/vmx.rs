@@ -1,5 +1,5 @@
 //! Errors in the tables, bitmaps and VMCSs of a machine with VT-x. Sandboxes are those of the machine with SVM, without
-//! functions and without a Linux: a warden on core 0, a rogue on cores 1 and 2, a big one on core 3.
+//! functions and without a Linux. A warden is on core 0, a rogue on cores 1 and 2, a big one on core 3.
 
 use super::{BIG, Hand, PLANTS, Plant, ROGUE, WARDEN, vmcb};
 use bulkhead_audit::vmcs::Vmcs;
@@ -18,7 +18,7 @@ const TYPE: u64 = 0b111 << 3;
 const WRITE_BACK: u64 = 6 << 3;
 const ALL: u64 = 0b111;
 
-/// Plants that say nothing of a table's format. The same words are wrong in both.
+/// Plants that say nothing of a table's format. Their words are wrong in either format.
 const SHARED: [&str; 46] = [
     "foreign-ram",
     "foreign-ram-shared",
