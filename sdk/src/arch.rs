@@ -61,7 +61,7 @@ pub(crate) trait Architecture {
     /// # Safety
     /// The address is mapped, and the effect of a read of the device leaves this program's world intact.
     unsafe fn read32(address: u64) -> u32;
-    /// Writes 32 bits likewise. What was stored to memory before is there for the device.
+    /// Writes 32 bits likewise. The device sees what was stored to memory before.
     ///
     /// # Safety
     /// As for reads.

@@ -1,4 +1,5 @@
-//! Interrupts and exceptions: a handler for each number, for all cores of the sandbox. Handlers run with interrupts off.
+//! Interrupts and exceptions: a handler for each number, for all cores of the sandbox. Handlers run with interrupts
+//! off.
 
 pub use crate::arch::Frame;
 #[cfg(target_arch = "x86_64")]

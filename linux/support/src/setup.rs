@@ -70,8 +70,8 @@ pub fn drain() {
     let _ = nix::sys::termios::tcdrain(std::io::stdout());
 }
 
-/// Waits for the end of the boot's own background work. Linux refines its counter's frequency for a second and changes the
-/// clock source then. Kernel threads do the work that the boot has put off, for a third of a second after the first
+/// Waits for the end of the boot's own background work. Linux refines its counter's frequency for a second and changes
+/// the clock source then. Kernel threads do the work that the boot has put off, for a third of a second after the first
 /// program's start. That ends when all cores have been idle for a while; the limit is for a system in which something
 /// else never ends.
 pub fn settle() {

@@ -1,5 +1,5 @@
-//! x86-64: hypercalls by VMMCALL or VMCALL, doorbells by ports, the clock is the TSC. Interrupts and timer are the local
-//! APIC's.
+//! x86-64: hypercalls by VMMCALL or VMCALL, doorbells by ports, the clock is the TSC. Interrupts and timer are the
+//! local APIC's.
 
 pub mod apic;
 pub mod call;

@@ -55,9 +55,9 @@ pub struct Header {
     pub config_ops: u32,
     /// The IOMMU; all zero if there is none.
     pub iommu: Iommu,
-    /// [`Op`](bulkhead_monitor_abi::record::Op)s with physical addresses, in the sealed part, which the boot code carries
-    /// out: it clears channels, and fills the memory of kernels that no monitor is under. Monitors have records of
-    /// their own.
+    /// [`Op`](bulkhead_monitor_abi::record::Op)s with physical addresses, in the sealed part, which the boot code
+    /// carries out: it clears channels, and fills the memory of kernels that no monitor is under. Monitors have records
+    /// of their own.
     pub launch: Range,
     /// Kind of its monitors: [`MONITORS_SVM`], [`MONITORS_VMX`], or [`NO_MONITORS`].
     pub monitors: u64,

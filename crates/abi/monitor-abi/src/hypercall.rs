@@ -1,6 +1,6 @@
 //! Hypercalls: an instruction of the guest's kernel, with a number and four arguments in registers, and a result in
-//! one (docs/hypercalls.md has them for each architecture). No call takes a pointer, so a monitor reads no guest memory.
-//! Every other register is preserved.
+//! one (docs/hypercalls.md has them for each architecture). No call takes a pointer, so a monitor reads no guest
+//! memory. Every other register is preserved.
 //!
 //! Where the architecture has I/O ports, a call by [`CALL_PORT`] is for programs that a guest's kernel gives that port.
 
@@ -36,8 +36,8 @@ pub const OFFER: u64 = 0x4248_0007;
 /// Accept an offer. Arguments: slot; epoch, as its owner's word has it. Returns [`OK`], [`BUSY`] while this sandbox's
 /// last use of the slot is not over or not closed, [`BAD_ARGUMENT`] if the offer does not stand.
 pub const ACCEPT: u64 = 0x4248_0008;
-/// Close this sandbox's end, or take back an offer. Argument: slot. Returns [`OK`]: from then on this core does not reach
-/// it, and the others do not soon. [`BUSY`]: another core is at it. [`BAD_ARGUMENT`]: there is none.
+/// Close this sandbox's end, or take back an offer. Argument: slot. Returns [`OK`]: from then on this core does not
+/// reach it, and the others do not soon. [`BUSY`]: another core is at it. [`BAD_ARGUMENT`]: there is none.
 pub const CLOSE: u64 = 0x4248_0009;
 /// What there is of a slot. Arguments: slot; 0 for what this sandbox has, 1 for the other party. Returns
 /// [`crate::link::state`]: phase in bits 2:0, and of the owner's word to whom it is or was offered in bits 15:8, the

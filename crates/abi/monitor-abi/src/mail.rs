@@ -5,8 +5,8 @@
 //!
 //! * it changes something: the receiver's monitor says in its own mailbox what its guest is doing;
 //! * the one before is acknowledged;
-//! * its right's time between two requests is over. The sender's monitor keeps that time in the *token*: the clock's ticks
-//!   from which on the next one may be posted. Of the sender's cores one takes it.
+//! * its right's time between two requests is over. The sender's monitor keeps that time in the *token*: the clock's
+//!   ticks from which on the next one may be posted. Of the sender's cores one takes it.
 //!
 //! So a holder of rights rings the receiver as often as the manifest's arithmetic says, whatever it calls.
 

@@ -65,8 +65,8 @@ pub enum Remapping {
     None,
     /// By a table of [`SLOTS`] entries at this address, which the monitor fills.
     Table(u64),
-    /// By a table that nobody changes, with an entry for each interrupt on each of the sandbox's cores; the number of the
-    /// first one.
+    /// By a table that nobody changes, with an entry for each interrupt on each of the sandbox's cores; the number of
+    /// the first one.
     Entries(u32),
 }
 

@@ -66,8 +66,8 @@ pub mod selector {
     pub const TASK: u16 = 0x28;
 }
 
-/// Indices of [`bulkhead_kernel::Registers`], of which x86-64 uses the first ones. The processor pushes the last five at an interrupt, onto a stack that
-/// ends where the registers do.
+/// Indices of [`bulkhead_kernel::Registers`], of which x86-64 uses the first ones. The processor pushes the last five
+/// at an interrupt, onto a stack that ends where the registers do.
 pub mod register {
     /// R15; R14, R13 and R12 follow.
     pub const R15: usize = 0;

@@ -1,5 +1,5 @@
-//! I/O ports, as a capability grants them: a range of them, with its first port in the lower half of the capability's
-//! object and its last one in the upper half.
+//! I/O ports, as a capability grants them: a range. The lower half of the capability's object has the first port, and
+//! the upper half the last one.
 
 use bulkhead_kernel::Cap;
 use bulkhead_kernel::abi::{Code, Kind, Label, Status, label};

@@ -372,8 +372,8 @@ impl<L: Layout, P: Stage1> Machine for Host<L, P> {
     }
 }
 
-/// A processor that does not exist: its registers have an order of their own, programs end elsewhere, and its devices
-/// have registers that it reaches in a way of its own. Code that passes on it takes no other processor for granted.
+/// A processor that does not exist. Its registers have an order of their own, programs end elsewhere, and it reaches
+/// devices' registers in a way of its own. Code that passes on it takes no other processor for granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Odd;
 

@@ -256,7 +256,8 @@ pub struct Interrupt {
 impl Interrupt {
     /// It came, and was not acknowledged.
     pub const CAME: u32 = 1;
-    /// It came again before that, and is kept back: at its source, or by an end that the interrupt controller is not told of.
+    /// It came again before that, and is kept back: at its source, or by an end that the interrupt controller is not
+    /// told of.
     pub const MASKED: u32 = 2;
 }
 

@@ -1,6 +1,6 @@
-//! x86-64: blocks are vector registers where the target has them (monitors and the kernel do without). Between a mapping
-//! and other memory they can be vector registers even if the compiler uses none. The builder then says by the feature
-//! `vectors` that they exist, and that interrupts save them.
+//! x86-64: blocks are vector registers where the target has them (monitors and the kernel do without). Between a
+//! mapping and other memory they can be vector registers even if the compiler uses none. The builder then says by the
+//! feature `vectors` that they exist, and that interrupts save them.
 
 #[cfg(not(any(target_feature = "sse2", feature = "vectors")))]
 pub use super::any::copy;
