@@ -7,7 +7,7 @@ use crate::{Thread, World};
 use bulkhead_arch::Entry;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, at, label};
 use bulkhead_kernel::host::Odd;
-use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time};
+use bulkhead_kernel::{Exception, Machine as _, Ref, Registers, State, Time};
 use bulkhead_random::SplitMix64;
 use std::collections::{BTreeMap, HashMap};
 
@@ -478,7 +478,7 @@ impl<S: Source> Chaos<S> {
 
     /// Only the registers of the refused thread changed.
     fn unchanged(&self, thread: Ref<bulkhead_kernel::Thread>, before: &[u8]) -> Result<(), String> {
-        let registers = thread.at() as usize..thread.at() as usize + 192;
+        let registers = thread.at() as usize..thread.at() as usize + size_of::<Registers>();
         let after = self.world.machine.bytes();
         let same = before[..registers.start] == after[..registers.start]
             && before[registers.end..after.len()] == after[registers.end..];

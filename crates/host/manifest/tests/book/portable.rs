@@ -22,7 +22,6 @@ const PORTABLE: &[(&str, &[&str])] = &[
     ("crates/kernel/sched/src", &[]),
     ("crates/kernel/trace/src", &[]),
     ("crates/monitor/monitor/src", &[]),
-    ("crates/monitor/pci/src", &[]),
     ("crates/testing/flight/src", &[]),
     ("crates/testing/kernel-fake/src", &[]),
     ("crates/testing/scenarios/src", &[]),
@@ -32,92 +31,12 @@ const PORTABLE: &[(&str, &[&str])] = &[
 ];
 
 /// Words of x86: registers, instructions, its interrupt controllers, its virtualisation, its vendors and manuals.
-const WORDS: &[&str] = &[
-    "8254",
-    "8259",
-    "amd",
-    "amd64",
-    "apic",
-    "apm",
-    "asid",
-    "cmos",
-    "com1",
-    "com2",
-    "cpuid",
-    "cr0",
-    "cr2",
-    "cr3",
-    "cr4",
-    "cr8",
-    "e820",
-    "eax",
-    "ebx",
-    "ecx",
-    "edx",
-    "efer",
-    "eflags",
-    "ept",
-    "exitinfo1",
-    "exitinfo2",
-    "fxsave",
-    "gdt",
-    "gif",
-    "hsave",
-    "icr",
-    "idt",
-    "idtr",
-    "intel",
-    "invd",
-    "invlpg",
-    "ioapic",
-    "iret",
-    "iretq",
-    "lapic",
-    "lvt",
-    "mfence",
-    "msr",
-    "msrs",
-    "mxcsr",
-    "nmi",
-    "nmis",
-    "npt",
-    "q35",
-    "rax",
-    "rbp",
-    "rbx",
-    "rcx",
-    "rdi",
-    "rdmsr",
-    "rdtsc",
-    "rdx",
-    "rflags",
-    "rip",
-    "rsi",
-    "rsp",
-    "sdm",
-    "sipi",
-    "smm",
-    "svm",
-    "swapgs",
-    "sysret",
-    "tsc",
-    "tss",
-    "vmcall",
-    "vmcb",
-    "vmcs",
-    "vmmcall",
-    "vmx",
-    "vmxon",
-    "wbinvd",
-    "wrmsr",
-    "x2apic",
-    "x86",
-    "xchg",
-    "xcr0",
-    "xmm0",
-    "xrstor",
-    "xsave",
-];
+const WORDS: &str = "\
+    8254 8259 amd amd64 apic apm asid cmos com1 com2 cpuid cr0 cr2 cr3 cr4 cr8 e820 eax ebx ecx edx efer eflags \
+    ept exitinfo1 exitinfo2 fxsave gdt gif hsave icr idt idtr intel invd invlpg ioapic iret iretq lapic lvt \
+    mfence msr msrs mxcsr nmi nmis npt q35 rax rbp rbx rcx rdi rdmsr rdtsc rdx rflags rip rsi rsp sdm sipi smm \
+    svm swapgs sysret tsc tss vmcall vmcb vmcs vmmcall vmx vmxon wbinvd wrmsr x2apic x86 xchg xcr0 xmm0 xrstor \
+    xsave";
 
 /// Lines of code that pick an architecture's module, and use what it offers beyond its contract.
 fn picks(line: &str) -> bool {
@@ -160,8 +79,9 @@ fn words(line: &str) -> Vec<String> {
 fn findings(text: &str, allowed: &[&str]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !picks(line)) {
-        let named =
-            |word: &String| WORDS.contains(&word.as_str()) && !allowed.contains(&word.as_str());
+        let named = |word: &String| {
+            WORDS.split(' ').any(|named| named == word) && !allowed.contains(&word.as_str())
+        };
         found.extend(words(line).into_iter().filter(named).map(|word| (n + 1, word)));
     }
     found
@@ -204,7 +124,10 @@ fn portable_code_names_nothing_of_x86() {
 fn words_are_found_in_names_and_comments() {
     let found =
         |line: &str| findings(line, &[]).into_iter().map(|(_, word)| word).collect::<Vec<_>>();
-    assert_eq!(found("fn read_msr(vmcbField: u64) {} // RAX, and x86-64"), ["msr", "rax", "x86"]);
+    assert_eq!(
+        found("fn read_msr(vmcbField: u64) {} // RAX, and x86-64"),
+        ["msr", "vmcb", "rax", "x86"]
+    );
     assert_eq!(found("    pub idtr: [u16; 8],"), ["idtr"]);
     assert_eq!(found("const CR3_MASK: u64 = TscHz;"), ["cr3", "tsc"]);
     assert!(found("scripts, transport, ripple, tsctsc, msrx").is_empty());
