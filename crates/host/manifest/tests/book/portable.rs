@@ -4,8 +4,8 @@
 use crate::root;
 use std::path::Path;
 
-/// Portable folders, and words that each may have nevertheless. Manifests, reports or tables of the project have these
-/// words in public. They mean on any architecture what they name.
+/// Portable folders, each with the words that it may have nevertheless. Manifests, reports and tables have those words
+/// in public. Their comments say the meaning on any architecture.
 const PORTABLE: &[(&str, &[&str])] = &[
     ("crates/abi/kernel-abi/src", &[]),
     ("crates/abi/layout/src", &["cpuid", "lvt", "msr", "icr"]),
