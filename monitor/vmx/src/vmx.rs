@@ -5,7 +5,7 @@ use crate::instruction::{clear, invept, invvpid, load, on, read, write, write_ba
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_decoder::State;
 use bulkhead_monitor::Layout;
-use bulkhead_monitor_abi::map::{CORE_HOST, IDT_VA};
+use bulkhead_monitor_abi::map::{CORE_HOST, VECTORS_VA};
 use bulkhead_monitor_abi::monitor::Core;
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi_x86::msr;
@@ -189,7 +189,7 @@ fn host_state(frame: &Frame) {
     // level and no interrupt stack table.
     write(field::HOST_TR, ss);
     write(field::HOST_GDTR_BASE, gdt);
-    write(field::HOST_IDTR_BASE, IDT_VA);
+    write(field::HOST_IDTR_BASE, VECTORS_VA);
     write(field::HOST_EFER, efer.into());
     write(field::HOST_PAT, pat);
     write(field::HOST_RSP, from_ref(frame) as u64);

@@ -5,8 +5,8 @@ use crate::PAGE;
 
 /// [`crate::monitor::Config`], its tables and the launch records, read-only.
 pub const CONFIG_VA: u64 = 0xFFFF_FFFF_8010_0000;
-/// A monitor's interrupt descriptor table, read-only.
-pub const IDT_VA: u64 = 0xFFFF_FFFF_8020_0000;
+/// A monitor's table of vectors, read-only.
+pub const VECTORS_VA: u64 = 0xFFFF_FFFF_8020_0000;
 /// [`crate::report::Report`] of this sandbox, without its cores' parts.
 pub const REPORT_VA: u64 = 0xFFFF_FFFF_8030_0000;
 /// Mailbox pages of all monitors by sandbox index: the own one writable.

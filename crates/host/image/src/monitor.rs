@@ -179,7 +179,7 @@ fn space<T: Target>(
     own.add(CONFIG_VA, places.config.0, places.config.1, Rights::R, "configuration");
     own.add(INFO_VA, places.info, page, Rights::R, "information page");
     if let Some(vectors) = places.vectors {
-        own.add(IDT_VA, vectors, page, Rights::R, "vectors");
+        own.add(VECTORS_VA, vectors, page, Rights::R, "vectors");
     }
     own.add(SHADOW_VA, places.shadow.0, places.shadow.1, Rights::RW, "shadow of registers");
     for (span, rights) in &functions.pages {

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     // It is still pending: take it. One that comes later causes an exit again.
     m.hear();
-    // Cleared before the look: an NMI during it sets the flag again.
+    // Cleared before the look: a doorbell during it sets the flag again.
     m.local().doorbell.set(0);
     let unmaskable = match signal::receive(m, cause) {
         Ok(unmaskable) => unmaskable,

@@ -23,7 +23,7 @@ use bulkhead_arch_x86::ept::Ept;
 use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode};
 use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcs};
 use bulkhead_ioapic::Lines;
-use bulkhead_layout::map::IDT_VA;
+use bulkhead_layout::map::VECTORS_VA;
 use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
 use bulkhead_plan::{self as plan, Plan, RTC, Sandbox};
@@ -112,7 +112,7 @@ impl<V: Virtualization> Target for V {
     ) {
         config.own = Self::cores(&sandbox.core_ids);
         // The descriptor table's limit, then its address, lowest bits first.
-        let address = |n: usize| (IDT_VA >> (16 * n)) as u16;
+        let address = |n: usize| (VECTORS_VA >> (16 * n)) as u16;
         config.idtr[..5].copy_from_slice(&[0xFFF, address(0), address(1), address(2), address(3)]);
         // A bare guest knows what it has: nothing is quietly absent for it.
         let linux = matches!(sandbox.guest, plan::Guest::Linux { .. });

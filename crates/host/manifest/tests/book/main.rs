@@ -125,7 +125,7 @@ fn the_memory_layout_has_every_address() {
         ("CHANNELS_END", map::CHANNELS_END),
         ("TEXT_VA", map::TEXT_VA),
         ("CONFIG_VA", map::CONFIG_VA),
-        ("IDT_VA", map::IDT_VA),
+        ("VECTORS_VA", map::VECTORS_VA),
         ("REPORT_VA", map::REPORT_VA),
         ("MAILBOX_VA", map::MAILBOX_VA),
         ("CORES_VA", map::CORES_VA),
