@@ -12,7 +12,7 @@
 /* Send to the capability and wait for the answer. On a capability of the kernel's own objects: a
  * method (label), answered at once. */
 #define BULKHEAD_OP_CALL 0x0ul
-/* Answer through the reply object, then receive from the capability, with the same reply object. */
+/* Answer through the reply object, then receive from the capability, again with this reply object. */
 #define BULKHEAD_OP_REPLY_RECV 0x1ul
 /* Receive from the endpoint or notification until the deadline; the reply object is for a caller.
  * Deadlines are nanoseconds since the processor's start, by its counter. One that is past, such as 0,

@@ -77,7 +77,7 @@ impl Word for Cell<'_> {
 
     #[inline]
     fn fenced(&self, value: u64) {
-        arch::fenced(&self.0, value);
+        arch::fenced(self.0, value);
     }
 }
 

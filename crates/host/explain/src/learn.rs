@@ -184,7 +184,7 @@ pub mod tests {
     use super::*;
     use bulkhead_layout::hypercall::CONTROL_STOP;
     use bulkhead_layout::monitor::Action;
-    use bulkhead_layout::report::KINDS;
+    use bulkhead_layout::report::{Condition, KINDS};
     use bulkhead_plan::{Device, Function, Guest, Machine, Place, Ports, Ram, Span, Trigger};
 
     fn sandbox(name: &str, line: usize) -> Sandbox {
@@ -269,8 +269,11 @@ pub mod tests {
             denial(Kind::Port, 0xCFC, 0),
             denial(Kind::Hypercall, CONTROL, 1 | CONTROL_STOP << 32),
             denial(Kind::Hypercall, STATUS, 1 | CONTROL_STOP << 32),
-            denial(Kind::Memory, 0xD104_0000, 4),
-            denial(Kind::Memory, 0x1000, 6),
+            denial(Kind::Memory, 0xD104_0000, 0),
+            Denial {
+                condition: Condition::MemoryWrite as u16,
+                ..denial(Kind::Memory, 0x1000, 0)
+            },
             denial(Kind::Instruction, 0x80, 0),
         ] {
             lessons.take(&plan, 0, &record);

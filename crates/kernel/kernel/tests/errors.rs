@@ -5,7 +5,7 @@ use bulkhead_kernel_fake::USER_END;
 use bulkhead_kernel_fake::World;
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Op, Policy, Rights, Status, label};
 use bulkhead_kernel_fake::kernel::host::OddAccess;
-use bulkhead_kernel_fake::kernel::{Cap, State, plant};
+use bulkhead_kernel_fake::kernel::{Cap, Registers, State, plant};
 
 /// One object of each kind, which the errors are about.
 struct Things {
@@ -434,7 +434,8 @@ fn calls_say_what_is_wrong() {
             assert_eq!((came.badge, came.info.0, came.words), (0, 0, [9; 4]), "{what:?}");
             // But for the registers, in front of the thread.
             let (at, after) = (thread.at.at() as usize, t.world.image());
-            assert!(before[..at] == after[..at] && before[at + 192..] == after[at + 192..]);
+            let end = at + size_of::<Registers>();
+            assert!(before[..at] == after[..at] && before[end..] == after[end..]);
         }
         t.world.syscall(thread, 200, 0, 0, [0; 4]);
         assert_eq!(t.world.came(thread).status, Status::new(Code::NoCall, 0, 0));
