@@ -270,10 +270,7 @@ pub mod tests {
             denial(Kind::Hypercall, CONTROL, 1 | CONTROL_STOP << 32),
             denial(Kind::Hypercall, STATUS, 1 | CONTROL_STOP << 32),
             denial(Kind::Memory, 0xD104_0000, 0),
-            Denial {
-                condition: Condition::MemoryWrite as u16,
-                ..denial(Kind::Memory, 0x1000, 0)
-            },
+            Denial { condition: Condition::MemoryWrite as u16, ..denial(Kind::Memory, 0x1000, 0) },
             denial(Kind::Instruction, 0x80, 0),
         ] {
             lessons.take(&plan, 0, &record);
