@@ -77,7 +77,7 @@ pub fn storm() -> Found {
 /// Measures the time that interrupts take from others when their driver does nothing with them. The longest entry of
 /// the kernel, with its monitor's work for masks, may not exceed the admission's count for one. All entries together
 /// may not exceed twice the driver's own time: the admission counts that much for them. The rounds of that driver are
-/// all alike: an entry that masks the source pairs with an acknowledgement that lifts the mask, each by the monitor.
+/// all alike. An entry that masks the source pairs with an acknowledgement that lifts the mask, each by the monitor.
 /// The kernel's charge for an activation is not in the driver's time.
 pub fn entries() -> Found {
     const KERNEL: &str = "kind = \"kernel\"";
