@@ -292,7 +292,10 @@ fn write(evidence: &Evidence) -> String {
 fn row(evidence: &Evidence, one: &Guarantee) -> String {
     let part = one.part_of.map_or(String::new(), |wider| format!(", part of `{wider}`"));
     let audited = evidence.audit.iter().any(|rule| rule.0 == one.id);
-    let audit = audited.then(|| evidence.plants_of(one.id).len().to_string()).unwrap_or_default();
+    let audit = match audited {
+        true => evidence.plants_of(one.id).len().to_string(),
+        false => String::new(),
+    };
     let beside = BESIDE.iter().filter(|beside| beside.0 == one.id).map(|beside| beside.1);
     let mutants = evidence.mutants_of(one.id).into_iter().chain(beside).collect::<Vec<_>>();
     format!(

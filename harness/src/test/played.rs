@@ -152,7 +152,7 @@ fn scaled(mut set: Set, by: Time, kind: Kind) -> Set {
         if thread.interrupt > 0 && timers > 0 {
             timers -= 1;
             // Beside an entry of the kernel its driver's work is as long as in the set, and comes as often.
-            let to = |time: Time| if set.entry > 0 { time * ENTRY / set.entry } else { time * by };
+            let to = |time: Time| (time * ENTRY).checked_div(set.entry).unwrap_or(time * by);
             (thread.interrupt, thread.every) = (to(thread.interrupt), to(thread.every));
             // A driver that is below others has to be asked before it disturbs them.
             thread.priority = ABOVE;
