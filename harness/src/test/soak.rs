@@ -11,11 +11,12 @@ const ROWS: &str =
 const BOCHS: &str = "a Linux takes a minute in Bochs; vmx/linux-6.12-cloud boots one, vmx/selftest-2-cores starts cores";
 const VTX: &str =
     "vmx/linux-6.12-cloud, vmx-attack, vmx/selftest-2-cores and vmx/command run that code on VT-x";
+const RACES: &str = "race-* runs this portable code under SVM; vmx-attack has every other attack";
 const VTD: &str = "vtd/linux-two has two Linux with disk and network behind VT-d; the controllers are in linux-io/*";
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 46] = [
+pub const LEFT: [(&str, &str); 54] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -68,6 +69,23 @@ pub const LEFT: [(&str, &str); 46] = [
     ("ring/state-refused", "ring/host-refused has an entry that the processor refuses, too"),
     ("channel/virtio-net-6.1", KERNEL),
     ("guest/two-linux", "linux-io/two and line/two-linux have two Linux with devices"),
+    (
+        "channel/linux-network-large",
+        "channel/linux-network has that network; frames of this size are in the host's tests",
+    ),
+    (
+        "channel/run-time-linux-other-restarts",
+        "channel/run-time-linux-owns and -taken have a party that ends; a model has every step",
+    ),
+    ("channel/virtio-rogue-polled", "channel/virtio-rogue-device makes these attacks by doorbell"),
+    (
+        "linux-io/two",
+        "vtd/linux-two has the same two Linux; linux-io/crash and others load devices behind AMD's IOMMU",
+    ),
+    ("linux-io/two-cores", "guest/linux-6.1-2-cores has two cores; linux-io/nvme has the devices"),
+    ("vmx/kernel-hostile", VTX),
+    ("vmx/race", RACES),
+    ("vmx/race-of-the-second-core", RACES),
 ];
 
 /// Tells if this is a run of `make soak`.
