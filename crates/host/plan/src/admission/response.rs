@@ -60,9 +60,9 @@ impl Analysis<'_> {
         sources.saturating_mul(ENTRIES).saturating_mul(self.kernel.entry)
     }
 
-    /// How often the time of a context counts in others' sums. An acknowledgement brings two entries at most. The second
-    /// one masks its source, and the acknowledgement then lifts the mask in the driver's time. So entries take less than
-    /// twice the driver's own time (`kernel.interrupt_share`).
+    /// How often the time of a context counts in others' sums. An acknowledgement brings two entries at most. The
+    /// second one masks its source, and the acknowledgement then lifts the mask in the driver's time. So entries take
+    /// less than twice the driver's own time (`kernel.interrupt_share`).
     pub(super) fn times(&self, context: usize) -> u64 {
         if self.interrupted[context] && self.counts(Term::Interrupts) { 1 + ENTRIES } else { 1 }
     }
