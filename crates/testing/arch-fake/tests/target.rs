@@ -31,7 +31,10 @@ fn program(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let segments: [(u64, Rights, &[u8]); 2] =
         [(TEXT, Rights::RX, &[7; 64]), (TEXT + 2 * PAGE, Rights::RW, &[9; 64])];
-    std::fs::write(&path, elf::file(TEXT, &segments, &[])).expect("a file");
+    // Tests make it at once. A rename shows each of them a whole file.
+    let own = path.with_extension(format!("{:?}", std::thread::current().id()));
+    std::fs::write(&own, elf::file(TEXT, &segments, &[])).expect("a file");
+    std::fs::rename(&own, &path).expect("a file");
     path
 }
 
