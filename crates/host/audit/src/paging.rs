@@ -145,7 +145,7 @@ impl Regime {
             let entry = words.word(at).unwrap_or(0);
             let format = self.format;
             if !format.is_present(entry) {
-                // Whatever an entry that is not present says, it maps nothing.
+                // An entry that is not present maps nothing, with any other bits.
                 continue;
             }
             // Canonical addresses: the upper half begins at entry 256 of the root. Guest-physical ones have no halves.

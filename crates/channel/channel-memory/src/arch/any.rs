@@ -1,6 +1,6 @@
 //! Any architecture, in the language's own words: blocks are words or bytes that are read and written atomically.
 //! An architecture with a module takes from here what it lacks.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "an architecture takes only what it lacks")]
 
 use bulkhead_channel::BLOCK;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};

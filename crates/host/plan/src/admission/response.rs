@@ -61,8 +61,9 @@ impl Analysis<'_> {
     }
 
     /// How often the time of a context counts in others' sums. An acknowledgement brings two entries at most. The
-    /// second one masks its source, and the acknowledgement then lifts the mask in the driver's time. So entries take
-    /// less than twice the driver's own time (`kernel.interrupt_share`).
+    /// second one masks its source, and the acknowledgement then lifts the mask in the driver's time. Twice the
+    /// driver's own time is counted for entries; those of a storm took less than half of that
+    /// (`kernel.interrupt_share`).
     pub(super) fn times(&self, context: usize) -> u64 {
         if self.interrupted[context] && self.counts(Term::Interrupts) { 1 + ENTRIES } else { 1 }
     }

@@ -438,7 +438,7 @@ fn a_server_below_its_caller_is_disturbed_by_those_between() {
     kernel.endpoints[endpoint].longest = None;
     kernel.contexts[1].policy = server(20, 200);
     kernel.contexts[0].policy = server(40, 60);
-    // Whoever waits while it is below has one budget of it, of either side of its wait.
+    // The other one waits while it is below, for one budget of it, before or after its own wait.
     assert_eq!([0, 1].map(|n| look(&kernel).response(n)), [Ok(60), Ok(60)]);
     // If it is late itself, it comes back with more.
     kernel.contexts[0].policy = server(40, 59);
