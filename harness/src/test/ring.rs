@@ -5,6 +5,7 @@ use super::driver::{Bench, Job, Verdict};
 use super::mutate;
 use super::spoil::Spoil;
 use super::system::{Manifest, Seen, run};
+use super::vmx::BARE;
 use bulkhead_arch_x86::vmcs::field;
 use bulkhead_image::Baked;
 use bulkhead_qemu::bochs::{Model, Virtualization};
@@ -79,7 +80,7 @@ fn refused(name: &'static str, field: u16, bits: u64, expected: (u64, u64)) -> J
         let manifest = Manifest::on("bochs-vmx").ends_with(&["guest"]);
         let manifest = manifest.bare("guest", "hello", "", &[0], "4 MiB", "");
         let seen = run(&manifest, &bench.dir, |options| {
-            options.limit = Duration::from_secs(50);
+            (options.limit, options.bochs_hz) = (Duration::from_secs(50), BARE);
             options.spoil = Some(Box::new(move |bytes: &mut Vec<u8>, baked: &Baked| {
                 let mut spoil = Spoil::new(bytes, baked);
                 spoil.without(0, field, bits);
@@ -104,7 +105,7 @@ fn ring(
     let manifest = Manifest::on("bochs-vmx").ends_with(&["guest"]);
     let manifest = manifest.bare("guest", "ring", args, cores, "4 MiB", "");
     run(&manifest, &bench.dir, |options| {
-        options.limit = Duration::from_secs(90);
+        (options.limit, options.bochs_hz) = (Duration::from_secs(90), BARE);
         if let Some(folder) = artifacts {
             options.artifacts = folder;
         }

@@ -20,6 +20,10 @@ use std::time::Duration;
 /// Seconds for a run of bare guests and of kernels; most of it is the firmware and GRUB.
 const LIMIT: Duration = Duration::from_secs(180);
 
+/// Instructions in a second of a machine for bare guests, which have no deadlines: GRUB is there after a third of the
+/// instructions.
+pub const BARE: u32 = 100_000_000;
+
 pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![
         attacks(),
@@ -47,7 +51,7 @@ pub fn jobs() -> Vec<Job> {
     jobs.extend(guest::bare_systems().into_iter().filter(quick).map(|(name, manifest, judge)| {
         let name = name.replace("guest/", "vmx/");
         Job::one(name, 200, move |bench| {
-            let seen = on_vmx(&manifest(), bench, LIMIT)?;
+            let seen = on_vmx(&manifest(), bench, LIMIT, BARE)?;
             judge(&seen).map(|()| String::new())
         })
     }));
@@ -59,7 +63,7 @@ pub fn jobs() -> Vec<Job> {
     jobs.extend(races.map(|(name, cores, args)| {
         let (_, manifest, judge) = guest::race(name, cores, args);
         Job::one(name, 200, move |bench| {
-            let seen = on_vmx(&manifest(), bench, LIMIT)?;
+            let seen = on_vmx(&manifest(), bench, LIMIT, BARE)?;
             judge(&seen).map(|()| String::new())
         })
     }));
@@ -67,7 +71,7 @@ pub fn jobs() -> Vec<Job> {
         ["aes", "c", "edf", "hello", "hostile", "mixed", "overrun", "passive", "storm", "vcpu"];
     for name in KERNELS {
         jobs.push(Job::one(format!("vmx/kernel-{name}"), 200, move |bench| {
-            let seen = on_vmx(&Manifest(kernel::system(name)?), bench, LIMIT)?;
+            let seen = on_vmx(&Manifest(kernel::system(name)?), bench, LIMIT, bochs::HZ)?;
             kernel::ended_well(&seen)?;
             // Intel's processors refuse other instructions to a program: AMD's own ones, WBINVD before it exits.
             kernel::same_words(&seen, if name == "hostile" { "hostile.vmx" } else { name })
@@ -85,9 +89,9 @@ pub fn moved(manifest: &Manifest) -> Manifest {
 }
 
 /// Runs a system there, and audits the machine at its end. A Linux that has switched it off leaves none to audit.
-fn on_vmx(manifest: &Manifest, bench: &Bench, limit: Duration) -> Result<Seen, String> {
+fn on_vmx(manifest: &Manifest, bench: &Bench, limit: Duration, hz: u32) -> Result<Seen, String> {
     let seen = run(&moved(manifest), &bench.dir, |options| {
-        options.limit = limit;
+        (options.limit, options.bochs_hz) = (limit, hz);
         options.audit = true;
     })?;
     let audited = seen.outcome()?.audited.as_ref();
@@ -114,7 +118,7 @@ fn attacks() -> Job {
     Job::new("vmx-attack", tests, 420, move |bench| {
         let lives = Set::Any.ending().count();
         let manifest = attack::system(&[1], &format!("lives={lives}")).restarting("rogue");
-        let seen = match on_vmx(&manifest, bench, Duration::from_secs(400)) {
+        let seen = match on_vmx(&manifest, bench, Duration::from_secs(400), BARE) {
             Ok(seen) => seen,
             Err(error) => {
                 return names.iter().for_each(|n| bench.result(n, Err::<String, _>(error.clone())));
@@ -160,7 +164,7 @@ fn linux(bench: &Bench, kernel: &str, cores: &[u32]) -> Result<String, String> {
         return Err(format!("{kernel} is not there"));
     }
     let manifest = Manifest::new().linux("linux", kernel, "boot", cores, "256 MiB", 1);
-    let seen = on_vmx(&manifest, bench, Duration::from_secs(580))?;
+    let seen = on_vmx(&manifest, bench, Duration::from_secs(580), bochs::HZ)?;
     guest::came_up(&seen, "linux", 1, cores.len())?;
     seen.undisturbed("linux", &["stopped"])?;
     let s = seen.sandbox("linux")?;
@@ -199,7 +203,7 @@ fn layout(bench: &Bench) -> Result<String, String> {
     let program = build::bare("vmx-probe").map_err(|e| e.to_string())?;
     let iso = bochs::pack(&program, &bench.dir).map_err(|e| e.to_string())?;
     let mut machine = Bochs::new(&bench.dir, iso);
-    (machine.cores, machine.virtualization) = (2, Virtualization::Vmx);
+    (machine.cores, machine.virtualization, machine.hz) = (2, Virtualization::Vmx, BARE);
     let said = machine.run(Duration::from_secs(90)).map_err(|e| e.to_string())?;
     let (mut fields, mut region) = (Vec::new(), Region(vec![0; 4096]));
     for line in said.lines() {

@@ -71,7 +71,7 @@ fn vmx(bench: &Bench) -> Result<(), String> {
     manifest.0 = manifest.0.replace("hello\", args = \"\"", "hello\", access = \"rwx\"");
     manifest.0 += CHANNELS;
     let seen = run(&manifest, &bench.dir, |o| {
-        o.limit = Duration::from_secs(150);
+        (o.limit, o.bochs_hz) = (Duration::from_secs(150), super::vmx::BARE);
         o.audit = true;
     })?;
     seen.exited("warden")?;

@@ -65,7 +65,7 @@ impl Model {
         }
     }
 
-    fn directives(self, cores: usize) -> String {
+    fn directives(self, cores: usize, hz: u32) -> String {
         let cpu =
             |model: &str| format!("cpu: model={model}, count={cores}, reset_on_triple_fault=0");
         match self {
@@ -74,14 +74,14 @@ impl Model {
                     + "\ncpuid: vmx=0, svm=1, apic=x2apic, 1g_pages=1, simd=sse4_2, xsave=1"
             }
             Self::Ryzen => cpu("ryzen") + ", add_features=x2apic",
-            Self::SkylakeX => cpu("corei7_skylake_x") + &format!(", ips={IPS}"),
+            Self::SkylakeX => cpu("corei7_skylake_x") + &format!(", ips={hz}"),
         }
     }
 }
 
-/// Instructions in a second of the machine's time: one is a nanosecond, as in QEMU's virtual time. Bochs' own 4,000,000
-/// leave a Linux little but timer ticks.
-const IPS: u32 = 1_000_000_000;
+/// Instructions in a second of VT-x' machine: one is a nanosecond, as in QEMU's virtual time. Bochs' own 4,000,000 leave
+/// a Linux little but timer ticks.
+pub const HZ: u32 = 1_000_000_000;
 
 /// File with what Bochs says to its user, a configuration that it refuses above all.
 pub(crate) const ERRORS: &str = "bochs.err";
@@ -101,6 +101,8 @@ pub struct Bochs {
     pub memory: usize,
     /// Virtualization of the processor.
     pub virtualization: Virtualization,
+    /// Instructions in a second of the machine's time, with VT-x. SVM's machine keeps Bochs' own number.
+    pub hz: u32,
 }
 
 impl Bochs {
@@ -113,6 +115,7 @@ impl Bochs {
             cores: 4,
             memory: 512,
             virtualization: Virtualization::Svm,
+            hz: HZ,
         }
     }
 
@@ -120,7 +123,7 @@ impl Bochs {
         let iso = self.iso.canonicalize().map_err(Error::io(&self.iso))?;
         let (memory, cpu, iso) = (
             self.memory,
-            Model::installed(self.virtualization)?.directives(self.cores),
+            Model::installed(self.virtualization)?.directives(self.cores, self.hz),
             iso.display(),
         );
         Ok(format!(
@@ -226,14 +229,14 @@ mod tests {
         let vmx = |list: &str| Model::among(Virtualization::Vmx, list.lines());
         assert_eq!(vmx("bx_generic\ncorei7_skylake_x\n"), Some(Model::SkylakeX));
         assert_eq!(vmx("bx_generic\nryzen\n"), None);
-        let ryzen = Model::Ryzen.directives(2);
+        let ryzen = Model::Ryzen.directives(2, HZ);
         assert_eq!(
             ryzen,
             "cpu: model=ryzen, count=2, reset_on_triple_fault=0, add_features=x2apic"
         );
         assert!(
             Model::Generic
-                .directives(4)
+                .directives(4, HZ)
                 .contains("count=4, reset_on_triple_fault=0\ncpuid: vmx=0, svm=1")
         );
     }

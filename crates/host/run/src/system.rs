@@ -37,6 +37,9 @@ pub struct Options {
     pub memory: Option<u64>,
     /// CPU model; `None`: as the machine description says.
     pub cpu: Option<String>,
+    /// Instructions in a second of Bochs' machine with VT-x. The firmware and GRUB wait for some 300 ms, which are fewer
+    /// instructions at a lower number; deadlines of milliseconds want a higher one.
+    pub bochs_hz: u32,
     /// A person looks on: the first Linux's serial port is the terminal.
     pub terminal: bool,
     /// Append the manifest's `[run.scenario]` to the guests' arguments.
@@ -84,6 +87,7 @@ impl Options {
             cores: None,
             memory: None,
             cpu: None,
+            bochs_hz: bulkhead_qemu::bochs::HZ,
             terminal: false,
             scenario: true,
             iso: None,
@@ -326,6 +330,7 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
         }
     };
     bochs.cores = cores;
+    bochs.hz = options.bochs_hz;
     bochs.memory = (options.memory.unwrap_or(machine.ram_size) >> 20) as usize;
     bochs.start().map_err(Error::Machine)
 }
