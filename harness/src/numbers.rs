@@ -40,11 +40,31 @@ pub fn compare(rows: &Rows, write: bool) -> Result<Compared, Failure> {
 /// # Errors
 /// The page cannot be read, or has no such row.
 pub fn said(name: &str) -> Result<f64, Failure> {
-    let text = std::fs::read_to_string(file())?;
-    let found = text.lines().filter_map(cells).find(|cells| named(cells) == Some(name));
-    let cells = found.ok_or_else(|| format!("docs/numbers.md has no row {name}"))?;
-    let value = cells.get(1).and_then(|value| value.replace(',', "").parse().ok());
-    Ok(value.ok_or_else(|| format!("docs/numbers.md has no value of {name}"))?)
+    let value = column(&std::fs::read_to_string(file())?, name, "value")?;
+    Ok(value.replace(',', "").parse().map_err(|_| format!("{value} of {name} is no number"))?)
+}
+
+/// Returns the bound of a row in the page, in words.
+///
+/// # Errors
+/// The page cannot be read, or has no such row.
+pub fn bound(name: &str) -> Result<String, Failure> {
+    Ok(column(&std::fs::read_to_string(file())?, name, "must be")?)
+}
+
+/// Returns the cell of a row, by the column's heading.
+fn column(text: &str, name: &str, what: &str) -> Result<String, String> {
+    let mut heading = Vec::new();
+    for cells in text.lines().filter_map(cells) {
+        if cells.first() == Some(&"row") {
+            heading = cells;
+        } else if named(&cells) == Some(name) {
+            let at = heading.iter().position(|heading| *heading == what);
+            let cell = at.and_then(|at| cells.get(at)).map(|cell| (*cell).to_owned());
+            return cell.ok_or_else(|| format!("docs/numbers.md has no column {what} for {name}"));
+        }
+    }
+    Err(format!("docs/numbers.md has no row {name}"))
 }
 
 /// Returns the cells of a line of a table.
@@ -149,6 +169,8 @@ mod tests {
         assert!(all.text.contains("| `b` | 1 |  |  | reported |  | `b` |\n"));
         assert_eq!(all.missing, ["c: 3 ns"]);
         assert_eq!(compared(&all.text, &rows).differ, Vec::<String>::new());
+        assert_eq!(column(page, "a", "must be").as_deref(), Ok("at most 6"));
+        assert!(column(page, "c", "must be").is_err() && column(page, "a", "KVM").is_err());
     }
 
     /// Its table names the row that a size is of.

@@ -219,7 +219,7 @@ mod tests {
         gathered.mark(BEGIN | 5, 0, at(100, 10), 0, Vec::new);
         gathered.mark(END | 5, 0, at(104, 12), 0, Vec::new);
         let text = gathered.lines(&[]);
-        assert!(text.contains("\"n\":1,\"min\":3,\"median\":3"), "{text}");
+        assert!(text.contains("\"n\":1,\"min\":3,\"p1\":3,\"median\":3"), "{text}");
         assert!(text.contains("\"privileged\":2"), "{text}");
     }
 
@@ -240,7 +240,7 @@ mod tests {
         }
         let text = gathered.lines(&[]);
         assert!(text.contains("\"kind\":\"lap\",\"id\":1,\"name\":\"entry\",\"n\":3,\"min\":7"));
-        assert!(text.contains("\"n\":4,\"min\":0,\"median\":1"), "{text}");
+        assert!(text.contains("\"n\":4,\"min\":0,\"p1\":0,\"median\":1"), "{text}");
         assert!(gathered.mark(DUMP, 0, at(0, 0), 0, Vec::new));
         gathered.mark(RESET, 0, at(0, 0), 0, Vec::new);
         assert!(!gathered.lines(&[]).contains("lap"));

@@ -45,9 +45,10 @@ impl Stats {
     #[must_use]
     pub fn json(&self) -> String {
         format!(
-            "\"n\":{},\"min\":{},\"median\":{},\"p99\":{},\"max\":{},\"sum\":{}",
+            "\"n\":{},\"min\":{},\"p1\":{},\"median\":{},\"p99\":{},\"max\":{},\"sum\":{}",
             self.n,
             self.min,
+            self.quantile(1, 100),
             self.quantile(1, 2),
             self.quantile(99, 100),
             self.max,

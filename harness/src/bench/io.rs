@@ -106,9 +106,10 @@ fn boot(counts: &Counts) -> Result<Figure, Failure> {
     Ok(Figure::new(row).must(Must::AtMost(2_500.0)).note(note))
 }
 
-/// Measures one request of each kind, in a sandbox and on the bare machine: the smallest of many. The host's time to
-/// answer decides whether Linux goes idle meanwhile, and how often it looks after its queues. The smallest request
-/// found everything ready, in both places. A row of its own says that no other request had an exit in it.
+/// Measures one request of each kind, in a sandbox and on the bare machine: the first percentile of many. The host's
+/// time to answer decides whether Linux goes idle meanwhile, and how often it looks after its queues. A request at that
+/// percentile found everything ready, in both places. The smallest one says less: a single acknowledgement that came
+/// late spares one request of a stream its part. A row of its own says that no request had an exit in it.
 pub fn requests() -> Found {
     let work = format!("disk={DISK},rand4k=2000,seq1m=4000,udp=2000,tcp=128");
     let (_peer, job) = job("io-rows", &work)?;
@@ -119,10 +120,10 @@ pub fn requests() -> Found {
     for (id, name) in ROWS {
         let (value, baseline) = (spans(&ran.counts, id, name)?, spans(&bare, id, name)?);
         (monitor, all) = (monitor + value.privileged, all + value.n);
-        let row = Row::new(name, "instructions", value.min as f64).against(baseline.min as f64);
+        let row = Row::new(name, "instructions", value.p1 as f64).against(baseline.p1 as f64);
         let note = format!(
-            "smallest of {} and {}; medians {} and {}",
-            value.n, baseline.n, value.median, baseline.median
+            "first percentile of {} and {}; smallest {} and {}, medians {} and {}",
+            value.n, baseline.n, value.min, baseline.min, value.median, baseline.median
         );
         figures.push(Figure::new(row).must(Must::Ratio(0.99, 1.01)).note(note));
     }

@@ -52,7 +52,7 @@ impl Part {
 }
 
 /// Parts of a few seconds. Their figures are tests too: each has a bound.
-pub const SHORT: [Part; 15] = [
+pub const SHORT: [Part; 17] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -62,6 +62,8 @@ pub const SHORT: [Part; 15] = [
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
     part(&["vmx.text_kernel"], vmx::text),
+    part(&["vmx.lines", "vmx.lines_shell"], vmx::lines),
+    part(&["monitor.lines", "boot.lines"], monitor::lines),
     part(&sched::ROWS, sched::operations),
     part(
         &["kernel.call", "kernel.reply_recv", "kernel.signal", "kernel.wait", "kernel.schedule"],
@@ -137,8 +139,6 @@ const LONG: &[Part] = &[
     part(&["exits.vmx_linux_idle"], vmx::idle),
     part(&["vmx.hypercall", "vmx.cpuid", "vmx.icr"], vmx::calls),
     part(&["clock."], monitor::clock),
-    part(&["vmx.lines"], vmx::lines),
-    part(&["monitor.lines", "boot.lines"], monitor::lines),
 ];
 
 /// Measured natively, when all others are done: they need the machine for themselves.

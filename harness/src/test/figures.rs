@@ -1,6 +1,7 @@
 //! Figures with a bound that take a few seconds: `make bench` has them all. Each is what docs/numbers.md says.
 
 use super::driver::{Job, Verdict};
+use crate::Failure;
 use crate::bench::{Figure, Found, Part, SHORT};
 use crate::numbers;
 
@@ -34,16 +35,28 @@ fn agrees(figure: &Figure, said: f64) -> bool {
 /// A verdict, and that the page is up to date.
 fn beside_the_page(found: &Found, row: &str) -> Verdict {
     let figure = found.iter().flatten().find(|figure| figure.row.name == row);
-    match (judge(found, row), figure.map(|figure| (figure, numbers::said(row)))) {
-        (Verdict::Passed(_), Some((_, Err(why)))) => Verdict::Failed(why.to_string()),
-        (Verdict::Passed(_), Some((figure, Ok(said)))) if !agrees(figure, said) => {
-            let value = figure.row.value;
-            Verdict::Failed(format!(
-                "{value}, and docs/numbers.md says {said}: `bulkhead-harness bench --only {row}`, then `numbers --write`"
-            ))
+    let page = || Ok((numbers::said(row)?, numbers::bound(row)?));
+    match (judge(found, row), figure.map(|figure| (figure, page()))) {
+        (Verdict::Passed(_), Some((_, Err::<_, Failure>(why)))) => Verdict::Failed(why.to_string()),
+        (Verdict::Passed(_), Some((figure, Ok((said, bound))))) => {
+            match outdated(figure, said, &bound) {
+                None => Verdict::Passed(self::said(figure)),
+                Some(why) => Verdict::Failed(format!(
+                    "{why}: `bulkhead-harness bench --only {row}`, then `numbers --write`"
+                )),
+            }
         }
         (verdict, _) => verdict,
     }
+}
+
+/// Says where the page is not up to date.
+fn outdated(figure: &Figure, said: f64, bound: &str) -> Option<String> {
+    let must = figure.bound().unwrap_or_default();
+    if !agrees(figure, said) {
+        return Some(format!("{}, and docs/numbers.md says {said}", figure.row.value));
+    }
+    (must != bound).then(|| format!("{must}, and docs/numbers.md says {bound}"))
 }
 
 fn judge(found: &Found, row: &str) -> Verdict {
@@ -76,6 +89,10 @@ mod tests {
         assert!(agrees(&figure(158.0), 158.0) && agrees(&figure(158.0), 157.0));
         assert!(!agrees(&figure(158.0), 148.0) && !agrees(&figure(2.0), 0.0));
         assert!(agrees(&Figure::new(Row::new("a", "s", 9.0)), 1.0));
+        let bounded = figure(158.0).must(Must::AtMost(160.0));
+        assert_eq!(outdated(&bounded, 158.0, "at most 160"), None);
+        assert!(outdated(&bounded, 158.0, "at most 170").is_some());
+        assert!(outdated(&bounded, 148.0, "at most 160").is_some());
     }
 
     #[test]

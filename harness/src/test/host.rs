@@ -28,7 +28,10 @@ fn run(bench: &Bench) {
     let workspace: Vec<_> = ["--locked", "--workspace"].into_iter().chain(excluded).collect();
     let deny = ["--", "-D", "warnings"];
     bench.result("host/format", cargo(&["fmt", "--all", "--check"]));
-    bench.result("host/tests", cargo(&[&["test"], &workspace[..]].concat()).map(count));
+    bench.result(
+        "host/tests",
+        cargo(&[&["test", "--no-fail-fast"], &workspace[..]].concat()).map(count),
+    );
     let lints = cargo(&[&["clippy", "--all-targets"], &workspace[..], &deny].concat());
     bench.result("host/lints", lints);
     bench.result("host/no-panic", no_panic());
@@ -94,7 +97,11 @@ pub fn cargo(arguments: &[&str]) -> Result<String, String> {
         return Ok(text(&out.stdout));
     }
     let said = text(&out.stdout) + &text(&out.stderr);
-    let lines: Vec<_> = said.lines().filter(|l| !l.contains("Compiling")).collect();
+    let noise = |line: &&str| {
+        let line = line.trim_start();
+        ["Compiling ", "Running ", "Doc-tests "].iter().any(|word| line.starts_with(word))
+    };
+    let lines: Vec<_> = said.lines().filter(|line| !noise(line)).collect();
     let from = lines.len().saturating_sub(60);
     let (what, said) = (arguments.join(" "), lines[from..].join("\n"));
     Err(format!("cargo {what} failed ({})\n{said}", out.status))

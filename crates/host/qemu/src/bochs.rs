@@ -79,8 +79,8 @@ impl Model {
     }
 }
 
-/// Instructions in a second of VT-x' machine: one is a nanosecond, as in QEMU's virtual time. Bochs' own 4,000,000 leave
-/// a Linux little but timer ticks.
+/// Instructions in a second of VT-x' machine: one is a nanosecond, as in QEMU's virtual time. Bochs' own 4,000,000
+/// leave a Linux little but timer ticks.
 pub const HZ: u32 = 1_000_000_000;
 
 /// File with what Bochs says to its user, a configuration that it refuses above all.

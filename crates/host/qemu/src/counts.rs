@@ -17,6 +17,8 @@ pub struct Distribution {
     pub n: u64,
     /// Smallest.
     pub min: u64,
+    /// First percentile.
+    pub p1: u64,
     /// Median.
     pub median: u64,
     /// 99th percentile.
@@ -135,6 +137,7 @@ impl Counts {
         Some(Distribution {
             n: number(line, "n"),
             min: number(line, "min"),
+            p1: number(line, "p1"),
             median: number(line, "median"),
             p99: number(line, "p99"),
             max: number(line, "max"),
@@ -163,7 +166,7 @@ mod tests {
 
     const FILE: &str = r#"{"kind":"vcpu","vcpu":1,"instructions":9,"vmruns":0,"ranges":{"monitor":4}}
 {"kind":"event","id":2,"name":"user","vcpu":1,"instructions":7,"vmruns":3,"ranges":{},"value":5,"words":[8,9]}
-{"kind":"span","id":16,"name":"x","n":2,"min":1,"median":1,"p99":3,"max":3,"sum":4,"privileged":1,"vmruns":2,"unmatched":0}
+{"kind":"span","id":16,"name":"x","n":2,"min":1,"p1":1,"median":1,"p99":3,"max":3,"sum":4,"privileged":1,"vmruns":2,"unmatched":0}
 {"kind":"end","dropped":0}
 "#;
 

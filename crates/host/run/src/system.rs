@@ -37,8 +37,8 @@ pub struct Options {
     pub memory: Option<u64>,
     /// CPU model; `None`: as the machine description says.
     pub cpu: Option<String>,
-    /// Instructions in a second of Bochs' machine with VT-x. The firmware and GRUB wait for some 300 ms, which are fewer
-    /// instructions at a lower number; deadlines of milliseconds want a higher one.
+    /// Instructions in a second of Bochs' machine with VT-x. The firmware and GRUB wait for some 300 ms, which are
+    /// fewer instructions at a lower number; deadlines of milliseconds want a higher one.
     pub bochs_hz: u32,
     /// A person looks on: the first Linux's serial port is the terminal.
     pub terminal: bool,
