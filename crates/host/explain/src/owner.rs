@@ -7,9 +7,10 @@ use bulkhead_arch_x86::bitmap::Direct;
 use bulkhead_arch_x86::config::Quiet;
 use bulkhead_arch_x86::msr;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::hypercall::{CALL_PORT, CONTROL, CONTROL_START, POWER_PORT, index};
+use bulkhead_layout::hypercall::{CONTROL, CONTROL_START, index};
 use bulkhead_layout::map::{GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA, SLOTS_END};
 use bulkhead_layout::report::Denial;
+use bulkhead_layout::x86::port::{CALL_PORT, POWER_PORT};
 use bulkhead_plan::{
     BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, RTC, Right, Sandbox,
     Span, Trigger,
