@@ -4,7 +4,8 @@
 use crate::port::{inb, outb};
 use crate::{Stop, write_report};
 use bulkhead_cpu_x86::rdtsc;
-use bulkhead_handover::image::{BOOT_MAGIC, BootReport, Header};
+use bulkhead_handover::image::{BOOT_MAGIC, BootReport};
+use bulkhead_handover::x86::Header;
 use bulkhead_launch::Error;
 use core::sync::atomic::{AtomicU16, Ordering};
 

@@ -6,7 +6,7 @@ use crate::trampoline;
 use bulkhead_arch::{BootMachine, CoreStart};
 use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
 use bulkhead_firmware::{Memory, acpi, multiboot};
-use bulkhead_handover::map::TRAMPOLINE_PA;
+use bulkhead_handover::x86::TRAMPOLINE_PA;
 use bulkhead_launch::RecordMemory;
 use bulkhead_monitor_abi_x86::msr;
 

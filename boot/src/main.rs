@@ -18,9 +18,10 @@ mod trampoline;
 
 use bulkhead_firmware::{acpi, multiboot};
 use bulkhead_handover::PAGE;
-use bulkhead_handover::image::{BOOT_MAGIC, BootReport, ConfigOp, Header, Range, Sandbox};
+use bulkhead_handover::image::{self, BOOT_MAGIC, BootReport, ConfigOp, Range, Sandbox};
 use bulkhead_handover::info::Info;
 use bulkhead_handover::map::{BOOT_REPORT_PA, IMAGE_PA};
+use bulkhead_handover::x86::Header;
 use bulkhead_launch::{Error, Image, Op, play, start_cores, verify};
 use console::say;
 use machine::{LowMemory, Pc};
@@ -52,12 +53,8 @@ pub enum Stop {
 /// Boots. [`entry`] calls it on the first core, with the loader's words in EAX and EBX.
 extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_ticks: u64) -> ! {
     // A damaged address must at least be one that can be read.
-    let nothing = Header {
-        console: 0x3F8,
-        debug_port: 0xE9,
-        sealed: size_of::<Header>() as u64,
-        ..Default::default()
-    };
+    let portable = image::Header { sealed: size_of::<Header>() as u64, ..image::Header::default() };
+    let nothing = Header { portable, console: 0x3F8, debug_port: 0xE9, ..Header::default() };
     let header = if header_pa % PAGE == 0 && (IMAGE_PA..IMAGE_END).contains(&header_pa) {
         // SAFETY: the host wrote the address of the header into the image, and the
         // loader put the image where it belongs: this code runs there. Any bytes will do.
@@ -89,7 +86,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     let config_ops = config_ops(header, sandboxes)?;
     let image = Image { header, sandboxes, config_ops, launch: record(header)? };
     // No device and no other core was touched up to here: a wrong image leaves them as they were.
-    verify(image, sealed(header), &pc).map_err(Stop::Manifest)?;
+    verify(&image, sealed(header), &pc).map_err(Stop::Manifest)?;
     if tables.pm_timer == 0 {
         return Err(Stop::NoTimer);
     }
@@ -117,7 +114,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     // With monitors this only clears channels, before any guest can see them.
     play(&mut LowMemory, image.launch, 0);
     report.played = bulkhead_cpu_x86::rdtsc() - begin;
-    let own = start_cores(image, &mut pc).map_err(Stop::Core)?;
+    let own = start_cores(sandboxes, &mut pc).map_err(Stop::Core)?;
     report.left_ticks = bulkhead_cpu_x86::rdtsc();
     write_report(&report);
     match own {

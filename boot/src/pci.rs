@@ -4,7 +4,8 @@
 use crate::Stop;
 use crate::port::{inl, outl};
 use bulkhead_cpu_x86::rdtsc;
-use bulkhead_handover::image::{ConfigOp, Iommu};
+use bulkhead_handover::image::ConfigOp;
+use bulkhead_handover::x86::Iommu;
 use core::ptr::{read_volatile, write_volatile};
 
 /// Ports of PCI's configuration mechanism #1 (PCI 3.0, 3.2.2.3.2). They work on any firmware; the memory-mapped space

@@ -2,7 +2,7 @@
 //! is named with its bit, in the words of the vendor's manual.
 
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
-use bulkhead_handover::image::{MONITORS_SVM, MONITORS_VMX};
+use bulkhead_handover::x86::{MONITORS_SVM, MONITORS_VMX};
 use bulkhead_monitor_abi_x86::msr;
 use bulkhead_monitor_abi_x86::vmcs::{
     CR0_NE, CR4_VMXE, entry_control, ept_vpid, exit_control, lacks, msr as vmx, pin, primary,

@@ -3,7 +3,7 @@
 //! read-only; its table says where each core goes.
 
 use bulkhead_arch::CoreStart;
-use bulkhead_handover::map::TRAMPOLINE_PA;
+use bulkhead_handover::x86::TRAMPOLINE_PA;
 
 /// A core's entry in the page's table.
 #[repr(C)]

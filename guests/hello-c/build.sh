@@ -12,10 +12,11 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$(dirname "$output")"
 cc="${CC:-gcc} -m64 -std=c11 -O2 -Wall -Wextra -Werror -ffreestanding -fno-pic -fno-stack-protector
     -fno-asynchronous-unwind-tables -fcf-protection=none -mno-red-zone -ffunction-sections -fdata-sections -I$root/sdk/include"
-$cc -c "$root/sdk/c/crt0.S" -o "$work/crt0.o"
+$cc -c "$root/sdk/c/arch/x86.S" -o "$work/entry.o"
+$cc -mgeneral-regs-only -c "$root/sdk/c/arch/x86.c" -o "$work/arch.o"
 $cc -mgeneral-regs-only -c "$root/sdk/c/bulkhead.c" -o "$work/bulkhead.o"
 $cc -mgeneral-regs-only -c "$root/sdk/c/text.c" -o "$work/text.o"
 $cc -mgeneral-regs-only -c "$root/sdk/c/pci.c" -o "$work/pci.o"
 $cc -c "$here/main.c" -o "$work/main.o"
 ${LD:-ld} -static --gc-sections --build-id=none -z max-page-size=4096 -T "$root/sdk/guest.ld" \
-    "$work"/crt0.o "$work"/bulkhead.o "$work"/text.o "$work"/pci.o "$work"/main.o "$@" -o "$output"
+    "$work"/entry.o "$work"/arch.o "$work"/bulkhead.o "$work"/text.o "$work"/pci.o "$work"/main.o "$@" -o "$output"

@@ -13,10 +13,10 @@ static void other(struct bulkhead_context context, uint32_t index)
 
 static uint32_t interrupts;
 
-__attribute__((target("general-regs-only"))) static void count(struct bulkhead_frame *frame, uint64_t tsc)
+__attribute__((target("general-regs-only"))) static void count(struct bulkhead_frame *frame, uint64_t now)
 {
     (void)frame;
-    (void)tsc;
+    (void)now;
     __atomic_fetch_add(&interrupts, 1, __ATOMIC_RELAXED);
 }
 
@@ -27,7 +27,7 @@ static uint32_t provoke(struct bulkhead_context context)
     uint32_t line = (uint32_t)bulkhead_arg_u64(context, "line", 0);
     if (!port)
         return 1;
-    bulkhead_line_attach(line, bulkhead_apic_id(), 0x60, count);
+    bulkhead_line_attach(line, bulkhead_core_id(), 0x60, count);
     bulkhead_outb(port + 4, 0xB);
     bulkhead_outb(port + 1, 2);
     bulkhead_sleep(1000000);
@@ -43,9 +43,9 @@ uint32_t bulkhead_main(struct bulkhead_context context)
     bulkhead_printf("hello from %s in C, incarnation %lu, %lu MiB, %u core(s)\n", info->name,
                     context.incarnation, info->memory >> 20, info->cores);
 
-    uint64_t due = bulkhead_tsc() + bulkhead_ticks(1000000);
+    uint64_t due = bulkhead_counter() + bulkhead_ticks(1000000);
     bulkhead_sleep_until(due);
-    uint64_t late = bulkhead_nanos(bulkhead_tsc() - due);
+    uint64_t late = bulkhead_nanos(bulkhead_counter() - due);
     bulkhead_printf("hello-c: slept 1 ms, late by %lu ns\n", late);
 
     struct bulkhead_fault fault = bulkhead_catch((void (*)(void *))(1ul << 63), NULL);

@@ -8,9 +8,9 @@ enum { MSI_VECTOR = 0x60, MSIX_VECTOR = 0x61 };
 
 static uint32_t messages[2];
 
-__attribute__((target("general-regs-only"))) static void count(struct bulkhead_frame *frame, uint64_t tsc)
+__attribute__((target("general-regs-only"))) static void count(struct bulkhead_frame *frame, uint64_t now)
 {
-    (void)tsc;
+    (void)now;
     messages[frame->vector - MSI_VECTOR]++;
 }
 
@@ -18,8 +18,8 @@ __attribute__((target("general-regs-only"))) static void count(struct bulkhead_f
 static bool came(unsigned which, uint32_t wanted)
 {
     volatile uint32_t *now = &messages[which];
-    uint64_t due = bulkhead_tsc() + bulkhead_ticks(5000000000);
-    while (*now < wanted && bulkhead_tsc() < due)
+    uint64_t due = bulkhead_counter() + bulkhead_ticks(5000000000);
+    while (*now < wanted && bulkhead_counter() < due)
         bulkhead_sleep(1000000);
     return *now >= wanted;
 }
@@ -47,7 +47,7 @@ static uint32_t edu(void)
     bulkhead_write32(bar + EDU_LIVENESS, 0x12345678);
     if (bulkhead_read32(bar + EDU_LIVENESS) != ~0x12345678u)
         return 4;
-    if (!bulkhead_pci_msi(f, bulkhead_apic_id(), MSI_VECTOR, count))
+    if (!bulkhead_pci_msi(f, bulkhead_core_id(), MSI_VECTOR, count))
         return 5;
     for (unsigned n = 0; n < 64; n++)
         from[n] = n * 0x9E3779B97F4A7C15ul;
@@ -81,8 +81,8 @@ static uint32_t card(void)
     uint64_t bar = bulkhead_pci_bar(f, 0);
     if (!bar || bulkhead_pci_msix_vectors(f) != 5)
         return 12;
-    if (!bulkhead_pci_msix(f, entry, bulkhead_apic_id(), MSIX_VECTOR, count)
-        || bulkhead_pci_msix(f, 5, bulkhead_apic_id(), MSIX_VECTOR, count))
+    if (!bulkhead_pci_msix(f, entry, bulkhead_core_id(), MSIX_VECTOR, count)
+        || bulkhead_pci_msix(f, 5, bulkhead_core_id(), MSIX_VECTOR, count))
         return 13;
     /* The first receive queue raises that entry; nothing is received without a cause. */
     bulkhead_write32(bar + CARD_IVAR, entry | 8);

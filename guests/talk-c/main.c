@@ -161,15 +161,15 @@ static uint32_t victim(void)
     const int calls = wait ? 4 : 64;
     uint64_t count = bulkhead_arg_u64(context, "count", 0), missed = 0, messages = 0, corrupted = 0;
     bool sends = bulkhead_channel(context, name)->writable;
-    uint64_t release = bulkhead_tsc(), waits = 0;
+    uint64_t release = bulkhead_counter(), waits = 0;
     if (!open(sends))
         return 2;
     for (uint64_t number = 0; number < count; number++) {
         bool spoilt = false;
         for (int call = 0; call < calls; call++) {
-            uint64_t begun = bulkhead_tsc();
+            uint64_t begun = bulkhead_counter();
             step(sends, number, wait, &messages, &spoilt);
-            waits += wait && bulkhead_nanos(bulkhead_tsc() - begun) >= 1000000 * (uint64_t)wait;
+            waits += wait && bulkhead_nanos(bulkhead_counter() - begun) >= 1000000 * (uint64_t)wait;
             /* Where cores take turns in an emulator, here is one's end: the peer acts between any two calls. */
             __asm__ volatile("pause");
         }
@@ -180,7 +180,7 @@ static uint32_t victim(void)
         if (number % 16 == 15 && !open(sends))
             return 3;
         release += bulkhead_ticks(PERIOD);
-        missed += bulkhead_tsc() >= release;
+        missed += bulkhead_counter() >= release;
         bulkhead_sleep_until(release);
     }
     bulkhead_printf("%s: victim missed %lu of %lu; %s messages, %s corrupted, %s waits\n", context.info->name, missed,
@@ -206,12 +206,12 @@ static uint32_t refuse(void)
             return 5;
         /* Too short a buffer; none; nobody wakes it, or it may sleep; and no longer than it may. */
         int arms = bulkhead_arg_u64(context, "bell", 0) ? 1 : BULKHEAD_WAIT;
-        uint64_t begun = bulkhead_tsc();
+        uint64_t begun = bulkhead_counter();
         if (bulkhead_receive(&there, bytes, 1, -1) != BULKHEAD_SIZE ||
             bulkhead_receive(&there, NULL, ROOM, -1) != BULKHEAD_ARGUMENT ||
             bulkhead_receiver_arm(&there) != arms || bulkhead_receive(&there, bytes, ROOM, 20) != BULKHEAD_APART)
             return 6;
-        uint64_t took = bulkhead_nanos(bulkhead_tsc() - begun);
+        uint64_t took = bulkhead_nanos(bulkhead_counter() - begun);
         bulkhead_receiver_close(&there);
         return took < 20000000 || took > 30000000 || bulkhead_receive(&there, bytes, ROOM, -1) != BULKHEAD_CLOSED;
     }

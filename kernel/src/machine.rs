@@ -7,7 +7,7 @@ use bulkhead_cpu_x86::{rdtsc, wrmsr};
 use bulkhead_kernel::{Layout, Machine, Object, Ref, Time, Vectors};
 use bulkhead_kernel_x86::{END_OF_INTERRUPT, Port, Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
-use bulkhead_layout::image::MONITORS_VMX;
+use bulkhead_layout::x86::MONITORS_VMX;
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};

@@ -1,5 +1,6 @@
 /* What a program of the kernel needs, for C: the counterpart of the Rust crate
- * bulkhead-program, with the same parts under the same names.
+ * bulkhead-program, with the same parts under the same names. An architecture's
+ * instructions are in bulkhead-program/arch.
  *
  * Each thread of the manifest has its own copy of _Thread_local (__thread) variables, with their initial
  * values at the launch; one that begins anew finds them as it left them.
@@ -98,11 +99,7 @@ static inline const struct bulkhead_page *bulkhead_page(void)
 /* Ends the sandbox, or else the thread. */
 _Noreturn void bulkhead_exit(uint32_t code);
 /* The thread is over: an exception, for its fault handler. */
-static inline _Noreturn void bulkhead_stop(void)
-{
-    __asm__ volatile("ud2");
-    __builtin_unreachable();
-}
+static inline _Noreturn void bulkhead_stop(void);
 
 /* Text for the console: %s %c %d %u %x %p %%, and l. */
 void bulkhead_write(const char *text, size_t length);
@@ -189,22 +186,7 @@ static inline struct bulkhead_buffer *bulkhead_buffer(void)
 
 /* A call into the kernel; see docs/kernel-calls.md. `named` becomes the badge. */
 static inline uint64_t bulkhead_syscall(uint64_t op, uint32_t reply, uint64_t *named,
-                                        struct bulkhead_message *message)
-{
-    uint64_t status = op | (uint64_t)reply << 32;
-    register uint64_t b __asm__("r8") = message->words[1];
-    register uint64_t c __asm__("r9") = message->words[2];
-    register uint64_t d __asm__("r10") = message->words[3];
-    __asm__ volatile("syscall"
-                     : "+a"(status), "+D"(*named), "+S"(message->info), "+d"(message->words[0]), "+r"(b),
-                       "+r"(c), "+r"(d)
-                     :
-                     : "rcx", "r11", "memory");
-    message->words[1] = b;
-    message->words[2] = c;
-    message->words[3] = d;
-    return status;
-}
+                                        struct bulkhead_message *message);
 
 /* Sends and waits for the answer, which takes the message's place. */
 static inline uint64_t bulkhead_call(uint32_t endpoint, struct bulkhead_message *message)
@@ -287,14 +269,19 @@ static inline void bulkhead_ready(void)
     uint64_t words[BULKHEAD_REGISTER_WORDS] = {0};
     bulkhead_invoke(BULKHEAD_SLOT_SANDBOX, BULKHEAD_SANDBOX_READY, words);
 }
+/* The counter that the page of the clock describes. */
+static inline uint64_t bulkhead_counter(void);
 /* Nanoseconds since the processor's start; no call is needed to read it. */
 static inline uint64_t bulkhead_now(void)
 {
     const struct bulkhead_clock *clock = (const struct bulkhead_clock *)BULKHEAD_AT_CLOCK;
-    uint32_t low, high;
-    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
-    uint64_t tsc = (uint64_t)high << 32 | low;
-    return (uint64_t)((unsigned __int128)tsc * clock->nanos >> 32);
+    return (uint64_t)((unsigned __int128)bulkhead_counter() * clock->nanos >> 32);
 }
+
+#if defined(__x86_64__)
+#include "bulkhead-program/arch/x86.h"
+#else
+#error "program/include/bulkhead-program/arch has no header for this architecture"
+#endif
 
 #endif

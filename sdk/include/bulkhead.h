@@ -1,11 +1,12 @@
 /* What a bare guest needs, for C: the counterpart of the Rust crate
- * bulkhead-sdk, with the same parts under the same names.
+ * bulkhead-sdk, with the same parts under the same names. An architecture's
+ * own parts are in bulkhead/arch, and included below.
  *
  * A guest defines bulkhead_main and is linked with the files of sdk/c and with
  * sdk/guest.ld; guests/hello-c/build.sh shows how. It is compiled with
- * -ffreestanding -mno-red-zone: interrupts use the stack that is in use. SSE is
- * on, but interrupt handlers save general registers only: compile them with
- * __attribute__((target("general-regs-only"))).
+ * -ffreestanding -mno-red-zone: interrupts use the stack that is in use. Vector
+ * registers are on, but interrupt handlers save general registers only: compile
+ * them with __attribute__((target("general-regs-only"))).
  * Ends of channels that carry messages: bulkhead-channel.h.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
@@ -50,7 +51,7 @@ struct bulkhead_info {
     uint32_t level_lines; /* level-triggered ones of them */
     uint64_t level_vectors[4];
     uint8_t more[BULKHEAD_INFO_OFFSET_MONITORS - BULKHEAD_INFO_OFFSET_BELLS];
-    uint64_t monitors; /* BULKHEAD_MONITORS_VMX: a hypercall is VMCALL */
+    uint64_t monitors; /* kind of its monitor */
 };
 
 #define BULKHEAD_SAME(field, NAME) \
@@ -99,57 +100,25 @@ void bulkhead_ready(void);
 uint64_t bulkhead_control(uint32_t sandbox, uint64_t request);
 uint64_t bulkhead_status(uint32_t sandbox);
 
-/* Interrupts: what was interrupted, and the TSC at entry. Handlers run with
- * interrupts off; vectors from 32 on are acknowledged after them. */
-struct bulkhead_frame {
-    uint64_t r15, r14, r13, r12, r11, r10, r9, r8, rbp, rdi, rsi, rdx, rcx, rbx, rax;
-    uint64_t vector, error, rip, cs, rflags, rsp, ss;
-};
-typedef void (*bulkhead_handler)(struct bulkhead_frame *frame, uint64_t tsc);
-void bulkhead_set_handler(uint8_t vector, bulkhead_handler handler);
-static inline void bulkhead_enable(void) { __asm__ volatile("sti" ::: "memory"); }
-static inline void bulkhead_disable(void) { __asm__ volatile("cli" ::: "memory"); }
+/* Interrupts and exceptions: a handler for each number, for all cores, with what was interrupted and the clock's
+ * counter at entry. Handlers run with interrupts off, and interrupts are acknowledged after them. An exception without
+ * a handler ends the guest with exit code 101. */
+struct bulkhead_frame;
+typedef void (*bulkhead_handler)(struct bulkhead_frame *frame, uint64_t now);
+void bulkhead_set_handler(uint8_t number, bulkhead_handler handler);
+/* The number that a handler is called for. */
+static inline uint8_t bulkhead_number_of(const struct bulkhead_frame *frame);
+static inline void bulkhead_enable(void);
+static inline void bulkhead_disable(void);
 /* Lets interrupts in and sleeps until one came; returns with interrupts off. */
-static inline void bulkhead_wait(void) { __asm__ volatile("sti; hlt; cli" ::: "memory"); }
+static inline void bulkhead_wait(void);
 
-/* Interrupt lines: the sandbox's own IOAPIC. Setting a line up costs exits, an
- * interrupt none. The PIT's line is 2; of a level-triggered line the vector is one of
- * info->level_vectors, the highest for the first such line, or it is denied. */
-uint32_t bulkhead_line_read(uint32_t index);
-void bulkhead_line_write(uint32_t index, uint32_t value);
-/* 0 for a line that is edge-triggered or another's. */
-uint8_t bulkhead_line_vector(const struct bulkhead_info *info, uint32_t line);
-void bulkhead_line_attach(uint32_t line, uint32_t apic_id, uint8_t vector, bulkhead_handler handler);
-void bulkhead_line_mask(uint32_t line);
-
-/* Registers of devices. A monitor decodes MOV alone where it mediates them (configuration
- * space, MSI-X tables, the IOAPIC), so that is what these are, whatever the compiler
- * would make of a pointer. */
-static inline uint32_t bulkhead_read32(uint64_t address)
-{
-    uint32_t value;
-    __asm__ volatile("movl (%1), %0" : "=r"(value) : "r"(address) : "memory");
-    return value;
-}
-static inline void bulkhead_write32(uint64_t address, uint32_t value)
-{
-    __asm__ volatile("movl %0, (%1)" ::"r"(value), "r"(address) : "memory");
-}
-static inline uint64_t bulkhead_read64(uint64_t address)
-{
-    uint64_t value;
-    __asm__ volatile("movq (%1), %0" : "=r"(value) : "r"(address) : "memory");
-    return value;
-}
-static inline void bulkhead_write64(uint64_t address, uint64_t value)
-{
-    __asm__ volatile("movq %0, (%1)" ::"r"(value), "r"(address) : "memory");
-}
-
-/* Own page tables: the first 1 TiB mapped to itself with all rights, or 4 GiB on a CPU
- * without 1 GiB pages; how many bytes. The first ones map 4 GiB, and some functions have
- * their registers above. What the sandbox may touch is decided elsewhere. On one core. */
-uint64_t bulkhead_map_everything(void);
+/* Registers of devices. A monitor decodes one form of access alone where it mediates them, so that is what these are,
+ * whatever the compiler would make of a pointer. */
+static inline uint32_t bulkhead_read32(uint64_t address);
+static inline void bulkhead_write32(uint64_t address, uint32_t value);
+static inline uint64_t bulkhead_read64(uint64_t address);
+static inline void bulkhead_write64(uint64_t address, uint64_t value);
 
 /* PCI functions: the sandbox's own at their physical addresses, and nothing else. Finding
  * and setting up costs exits; what a driver then does with its registers, its memory and
@@ -173,9 +142,6 @@ enum { BULKHEAD_PCI_MSI = 0x05, BULKHEAD_PCI_MSIX = 0x11 };
  * write is denied. */
 uint32_t bulkhead_pci_read(bulkhead_function function, uint16_t offset);
 void bulkhead_pci_write(bulkhead_function function, uint16_t offset, uint32_t value);
-/* The same by ports 0xCF8 and 0xCFC, offset below 256; one core at a time. */
-uint32_t bulkhead_pci_read_by_ports(bulkhead_function function, uint8_t offset);
-void bulkhead_pci_write_by_ports(bulkhead_function function, uint8_t offset, uint32_t value);
 /* The first one on the first two buses with this vendor and device, or this class
  * (class, subclass, interface: 0x010802); BULKHEAD_NO_FUNCTION if there is none. */
 bulkhead_function bulkhead_pci_find(uint16_t vendor, uint16_t device);
@@ -189,19 +155,19 @@ uint64_t bulkhead_pci_bar(bulkhead_function function, unsigned number);
 void bulkhead_pci_enable(bulkhead_function function);
 /* Entries of its MSI-X table. */
 unsigned bulkhead_pci_msix_vectors(bulkhead_function function);
-/* Lets entry `number` of its MSI-X table, or its MSI, raise a vector on the core with this
- * x2APIC ID, and sets the handler. False if there is no such thing; a core of another
+/* Lets entry `number` of its MSI-X table, or its MSI, raise an interrupt on the core with this
+ * hardware ID, and sets the handler. False if there is no such thing; a core of another
  * sandbox is denied. Enable the function before. */
-bool bulkhead_pci_msix(bulkhead_function function, unsigned number, uint32_t apic_id, uint8_t vector,
+bool bulkhead_pci_msix(bulkhead_function function, unsigned number, uint32_t core, uint8_t interrupt,
                        bulkhead_handler handler);
-bool bulkhead_pci_msi(bulkhead_function function, uint32_t apic_id, uint8_t vector, bulkhead_handler handler);
+bool bulkhead_pci_msi(bulkhead_function function, uint32_t core, uint8_t interrupt, bulkhead_handler handler);
 
-/* Time, in TSC ticks unless it says nanoseconds. */
-uint64_t bulkhead_tsc(void);
+/* Time, in ticks of the clock's counter unless it says nanoseconds. */
+uint64_t bulkhead_counter(void);
 uint64_t bulkhead_nanos(uint64_t ticks);
 uint64_t bulkhead_ticks(uint64_t nanos);
-/* Lets this core's timer raise a vector; arm it for an absolute TSC value. */
-void bulkhead_timer_vector(uint8_t vector);
+/* Lets this core's timer raise an interrupt; arm it for an absolute value of the counter. */
+void bulkhead_timer_interrupt(uint8_t number);
 void bulkhead_arm(uint64_t due);
 void bulkhead_disarm(void);
 void bulkhead_sleep_until(uint64_t due);
@@ -211,8 +177,10 @@ void bulkhead_sleep(uint64_t nanos);
 typedef void (*bulkhead_core_entry)(struct bulkhead_context context, uint32_t index);
 /* Starts core `index` (from 1); false if it did not come up within 100 ms. */
 bool bulkhead_start_core(struct bulkhead_context context, uint32_t index, bulkhead_core_entry entry);
-void bulkhead_ipi(uint32_t apic_id, uint8_t vector);
-uint32_t bulkhead_apic_id(void);
+/* Raises an interrupt on the core with this hardware ID. */
+void bulkhead_ipi(uint32_t core, uint8_t interrupt);
+/* Hardware ID of the calling core. */
+uint32_t bulkhead_core_id(void);
 
 /* Shared windows: volatile, because another sandbox may change them. */
 const struct bulkhead_window *bulkhead_channel(struct bulkhead_context context, const char *name);
@@ -222,45 +190,10 @@ static inline volatile uint64_t *bulkhead_words(const struct bulkhead_window *wi
     return (volatile uint64_t *)window->gpa;
 }
 
-/* Exceptions. An unexpected one ends the guest with exit code 101. */
-struct bulkhead_fault {
-    uint8_t vector; /* 0xFF: none */
-    uint64_t error, rip, address;
-};
-#define BULKHEAD_NO_FAULT 0xFF
-/* Calls f(data) and catches the first exception in it. Does not nest. */
-struct bulkhead_fault bulkhead_catch(void (*f)(void *data), void *data);
-struct bulkhead_fault bulkhead_try_rdmsr(uint32_t msr, uint64_t *value);
-struct bulkhead_fault bulkhead_try_wrmsr(uint32_t msr, uint64_t value);
-static inline uint64_t bulkhead_rdmsr(uint32_t msr)
-{
-    uint32_t low, high;
-    __asm__ volatile("rdmsr" : "=a"(low), "=d"(high) : "c"(msr));
-    return (uint64_t)high << 32 | low;
-}
-static inline void bulkhead_wrmsr(uint32_t msr, uint64_t value)
-{
-    __asm__ volatile("wrmsr" ::"c"(msr), "a"((uint32_t)value), "d"((uint32_t)(value >> 32)) : "memory");
-}
-static inline uint8_t bulkhead_inb(uint16_t port)
-{
-    uint8_t value;
-    __asm__ volatile("inb %w1, %0" : "=a"(value) : "Nd"(port));
-    return value;
-}
-static inline void bulkhead_outb(uint16_t port, uint8_t value)
-{
-    __asm__ volatile("outb %0, %w1" ::"a"(value), "Nd"(port));
-}
-static inline uint32_t bulkhead_inl(uint16_t port)
-{
-    uint32_t value;
-    __asm__ volatile("inl %w1, %0" : "=a"(value) : "Nd"(port));
-    return value;
-}
-static inline void bulkhead_outl(uint16_t port, uint32_t value)
-{
-    __asm__ volatile("outl %0, %w1" ::"a"(value), "Nd"(port));
-}
+#if defined(__x86_64__)
+#include "bulkhead/arch/x86.h"
+#else
+#error "sdk/include/bulkhead/arch has no header for this architecture"
+#endif
 
 #endif

@@ -9,6 +9,7 @@ use crate::random::Random;
 use crate::{CODE, OPEN, Op, R8, RAX, RBX, RCX, RDI, RDX, RSI, SCRATCH, SNIPPET, SNIPPETS, USER};
 use bulkhead_sdk::layout::hypercall as call;
 use bulkhead_sdk::layout::map::ECAM_GPA;
+use bulkhead_sdk::layout::x86::port;
 
 /// The IOAPIC's page.
 pub const IOAPIC: u64 = 0xFEC0_0000;
@@ -274,15 +275,15 @@ impl Maker {
         let port = match self.random.below(16) {
             0 | 1 => 0xCF8,
             2..5 => 0xCFC + self.random.below(4) as u64,
-            5 | 6 => u64::from(call::BELL_PORT) + self.random.below(12) as u64,
-            7 | 8 => u64::from(call::CALL_PORT),
+            5 | 6 => u64::from(port::BELL_PORT) + self.random.below(12) as u64,
+            7 | 8 => u64::from(port::CALL_PORT),
             9 => 0x5658,
             10 => 0x2F8 + self.random.below(8) as u64,
             11 => self.random.pick(&[
                 0x20, 0x21, 0x40, 0x43, 0x60, 0x61, 0x64, 0x70, 0x71, 0x80, 0xB2, 0xCF9, 0xE9,
                 0xF4, 0x3F8,
             ]),
-            12 if self.random.one_in(20) => call::POWER_PORT.into(),
+            12 if self.random.one_in(20) => port::POWER_PORT.into(),
             _ => self.random.below(0x1_0000) as u64,
         };
         op.registers[RDX] = port;
@@ -302,7 +303,7 @@ impl Maker {
                 op.registers[RAX] = 0x564D_5868;
                 op.registers[RCX] = self.random.pick(&[10, 45, 68, 1]);
             }
-            _ if port == u64::from(call::CALL_PORT) => {
+            _ if port == u64::from(port::CALL_PORT) => {
                 op.how = (IN + 2) as u64;
                 self.arguments(op);
             }
@@ -535,9 +536,9 @@ impl Maker {
             }
             4 => {
                 op.how = OUT as u64;
-                op.registers[RDX] = call::POWER_PORT.into();
+                op.registers[RDX] = port::POWER_PORT.into();
                 op.registers[RAX] =
-                    self.random.pick(&[call::POWER_OFF, call::POWER_RESTART]).into();
+                    self.random.pick(&[port::POWER_OFF, port::POWER_RESTART]).into();
             }
             5 => {
                 op.how = (NO_MOVES.start + self.random.below(NO_MOVES.len())) as u64;
@@ -595,13 +596,13 @@ fn ends(op: &Op) -> bool {
     let [rax, rcx, rdx] = [RAX, RCX, RDX].map(|n| op.registers[n]);
     let snippet = op.snippet();
     let calls = matches!(snippet, VMMCALL | ACCEPT_IT)
-        || snippet == IN + 2 && rdx as u16 == call::CALL_PORT;
+        || snippet == IN + 2 && rdx as u16 == port::CALL_PORT;
     let writes = |register: u32| snippet == WRMSR && rcx as u32 == register;
-    let sends = (OUT..OUT + 3).contains(&snippet) && rdx as u16 == call::POWER_PORT;
+    let sends = (OUT..OUT + 3).contains(&snippet) && rdx as u16 == port::POWER_PORT;
     calls && matches!(rax, call::EXIT | call::RESTART)
         || writes(ICR) && rax >> 8 & 7 == 5
         || writes(EFER) && rax & 0xD00 != 0xD00
-        || sends && matches!(rax as u8, call::POWER_OFF | call::POWER_RESTART)
+        || sends && matches!(rax as u8, port::POWER_OFF | port::POWER_RESTART)
         || snippet >= NO_MOVES.start && snippet < TABLE.len()
 }
 

@@ -1,8 +1,8 @@
 //! Where the attacks aim.
 
-use bulkhead_sdk::layout::image::MONITORS_VMX;
 use bulkhead_sdk::layout::info::Info;
 use bulkhead_sdk::layout::map;
+use bulkhead_sdk::layout::x86::MONITORS_VMX;
 use bulkhead_sdk::{Context, window};
 
 /// A guest-physical address.

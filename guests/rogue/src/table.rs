@@ -10,8 +10,9 @@ use bulkhead_sdk::apic::{TMCCT, TSC_DEADLINE};
 use bulkhead_sdk::fault::{GP, UD};
 use bulkhead_sdk::layout::hypercall::{
     ACCEPT, BAD_ARGUMENT, CLOSE, CONSOLE, CONTROL, CONTROL_RESTART, CONTROL_START, CONTROL_STOP,
-    NO_CALL, OFFER, POWER_PORT, SLOT, STATUS,
+    NO_CALL, OFFER, SLOT, STATUS,
 };
+use bulkhead_sdk::layout::x86::port::POWER_PORT;
 
 const fn attack(name: &'static str, guarantee: &'static str, act: Act, expect: Expect) -> Attack {
     Attack::new(name, guarantee, act, expect)

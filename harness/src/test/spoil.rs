@@ -3,11 +3,12 @@
 
 use bulkhead_arch_x86::vmcb;
 use bulkhead_image::Baked;
-use bulkhead_layout::image::{BootReport, ConfigOp, Header, LineTest, Range, Sandbox, checksum};
+use bulkhead_layout::image::{BootReport, ConfigOp, Range, Sandbox, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::{Config, Slice};
 use bulkhead_layout::pci::{Function, Register};
 use bulkhead_layout::record::Op;
+use bulkhead_layout::x86::{Header, LineTest};
 use bulkhead_plan::{Bdf, IommuKind};
 use std::mem::offset_of;
 use zerocopy::{FromBytes, IntoBytes};

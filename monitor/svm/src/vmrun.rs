@@ -6,7 +6,7 @@
 //! docs/decisions/0010-no-vmload.md).
 
 use crate::svm::Frame;
-use bulkhead_monitor_shell::FRAME_FROM_TOP;
+use bulkhead_monitor_shell::{FRAME_FROM_TOP, registers};
 
 ::core::arch::global_asm!(
     ".section .text.hot",
@@ -20,22 +20,12 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     "   call {start}",
     // A fresh guest sees no register of anybody's.
     "2:",
-    ".irp register, rbp, r12, r13, r14, r15",
-    "   xor \\register, \\register",
-    ".endr",
+    registers!(clear others),
     "3:",
-    ".set at, 0",
-    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx, rax",
-    "   mov \\register, [rsp + at]",
-    ".set at, at + 8",
-    ".endr",
+    registers!(load),
     // It switches RAX, RSP, RIP and RFLAGS by the VMCB. An exit goes on behind it.
     "   vmrun rax",
-    ".set at, 0",
-    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx",
-    "   mov [rsp + at], \\register",
-    ".set at, at + 8",
-    ".endr",
+    registers!(save),
     "   mov rdi, rsp",
     "   call {handle}",
     // AL is a `Next`: 0 goes on, a number above 0 begins a life, one below 0 is a memory access.
@@ -43,19 +33,11 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
     "   jz 3b",
     "   jns 2b",
     // A memory access: its handler sees all registers.
-    ".set at, {others}",
-    ".irp register, rbp, r12, r13, r14, r15",
-    "   mov [rsp + at], \\register",
-    ".set at, at + 8",
-    ".endr",
+    registers!(save others),
     "   mov rdi, rsp",
     "   call {memory}",
     // Loaded again: the decoded instruction may have had one of them as its destination.
-    ".set at, {others}",
-    ".irp register, rbp, r12, r13, r14, r15",
-    "   mov \\register, [rsp + at]",
-    ".set at, at + 8",
-    ".endr",
+    registers!(load others),
     "   test al, al",
     "   jz 3b",
     "   jmp 2b",

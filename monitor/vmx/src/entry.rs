@@ -25,18 +25,11 @@
 use crate::vmx::Frame;
 use bulkhead_monitor_abi::map::CORE_STACK_SIZE;
 use bulkhead_monitor_abi_x86::vmcs::{NOT_LAUNCHED, exit, field};
-use bulkhead_monitor_shell::FRAME_FROM_TOP;
+use bulkhead_monitor_shell::{FRAME_FROM_TOP, registers};
 use core::mem::offset_of;
 
 ::core::arch::global_asm!(
     ".section .text.hot",
-    ".macro load_registers",
-    ".set at, 0",
-    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx, rax",
-    "   mov \\register, [rsp + at]",
-    ".set at, at + 8",
-    ".endr",
-    ".endm",
     ".global monitor_entry",
     // RSP = top of this core's stack. Entered by the start-up code, with
     // interrupts off and nothing else known.
@@ -47,9 +40,7 @@ use core::mem::offset_of;
     "   call {start}",
     // A fresh guest sees no register of anybody's.
     "2:",
-    ".irp register, rbp, r12, r13, r14, r15",
-    "   xor \\register, \\register",
-    ".endr",
+    registers!(clear others),
     ".global entry_look",
     "entry_look:",
     // The flag is the first byte at the base of the core's stack. The test needs no register, so the window below has
@@ -58,7 +49,7 @@ use core::mem::offset_of;
     ".global entry_window",
     "entry_window:",
     "   jne entry_rung",
-    "   load_registers",
+    registers!(load),
     // The usual way. A VMCS that a life has just begun with fails here, and is launched below.
     "   vmresume",
     // VMRESUME has failed, as it does for a VMCS that was not launched.
@@ -66,7 +57,7 @@ use core::mem::offset_of;
     "   vmread rax, rax",
     "   cmp eax, {not_launched}",
     "   jne entry_end",
-    "   load_registers",
+    registers!(load),
     "   vmlaunch",
     ".global entry_end",
     "entry_end:",
@@ -86,11 +77,7 @@ use core::mem::offset_of;
     // CPUID exits for ever, so its way comes first and saves fewer registers.
     "   cmp eax, {cpuid}",
     "   je identify",
-    ".set at, 0",
-    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx",
-    "   mov [rsp + at], \\register",
-    ".set at, at + 8",
-    ".endr",
+    registers!(save),
     "   mov rdi, rsp",
     "   mov rsi, rax",
     "   call {handle}",
@@ -99,18 +86,10 @@ use core::mem::offset_of;
     "   jz entry_look",
     "   jns 2b",
     // A memory access or another handler that sees all registers.
-    ".set at, {others}",
-    ".irp register, rbp, r12, r13, r14, r15",
-    "   mov [rsp + at], \\register",
-    ".set at, at + 8",
-    ".endr",
+    registers!(save others),
     "   mov rdi, rsp",
     "   call {whole}",
-    ".set at, {others}",
-    ".irp register, rbp, r12, r13, r14, r15",
-    "   mov \\register, [rsp + at]",
-    ".set at, at + 8",
-    ".endr",
+    registers!(load others),
     "   jmp entry_next",
 
     // Ends the blocking of NMIs that an exit for one has left (SDM 28.5.6), by IRET (SDM 7.7.1). An NMI that the

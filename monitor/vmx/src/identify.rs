@@ -25,6 +25,7 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     "   mov [rsp + {rbx}], rbx",
     "   mov [rsp + {rsi}], rsi",
     "   mov [rsp + {rdi}], rdi",
+    // The DPL of SS is the privilege level (SDM volume 3, 25.4.1), in bits 6:5 of its rights.
     "   mov edi, {rights}",
     "   vmread rdi, rdi",
     "   not edi",
@@ -36,6 +37,7 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     "   imul edi, dword ptr [{count}], {leaf}",
     "   add rsi, {config}",
     "   add rdi, rsi",
+    // The exit's reason has taken the place of the leaf.
     "   mov eax, [rsp + {rax}]",
     "2: cmp rsi, rdi",
     "   je 6f",
@@ -68,13 +70,16 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     "   and edi, 1 << 4",
     "   and ecx, ~(1 << 4)",
     "   or ecx, edi",
+    // Not locked: this core alone writes its counters.
     "5: inc qword ptr [rsp + {exits}]",
+    // Through a word of the frame, since the answer fills RAX to RDX and two registers are left.
     "   mov edi, {length}",
     "   vmread [rsp + {word}], rdi",
     "   mov edi, {rip}",
     "   vmread rsi, rdi",
     "   add rsi, [rsp + {word}]",
     "   vmwrite rdi, rsi",
+    // Behind an instruction there is no shadow of STI or MOV SS any more. VMRESUME would keep the one of the exit.
     "   xor esi, esi",
     "   mov edi, {shadow}",
     "   vmwrite rdi, rsi",
@@ -119,6 +124,7 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     "   mov [rsp + {rbx}], rbx",
     "   call 10f",
     "   jmp entry_rung",
+    // The return address lies below the frame.
     "10:",
     ".set at, {r8} + 8",
     ".irp register, r8, r9, r10, r11",

@@ -9,6 +9,47 @@ unsafe extern "C" {
     pub safe fn drain_window();
 }
 
+/// Lines of assembler that move registers between the processor and the frame at RSP, in the order of
+/// [`crate::Frame`]. `load` and `save` are for the registers that functions may change, and `load` has RAX, too.
+/// Registers that functions keep are `others`, and the caller says where `{others}` begin.
+#[macro_export]
+macro_rules! registers {
+    (load) => {
+        $crate::registers!(
+            "mov \\register, [rsp + at]",
+            "0",
+            "rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx, rax"
+        )
+    };
+    (save) => {
+        $crate::registers!(
+            "mov [rsp + at], \\register",
+            "0",
+            "rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx"
+        )
+    };
+    (load others) => {
+        $crate::registers!("mov \\register, [rsp + at]", "{others}", "rbp, r12, r13, r14, r15")
+    };
+    (save others) => {
+        $crate::registers!("mov [rsp + at], \\register", "{others}", "rbp, r12, r13, r14, r15")
+    };
+    (clear others) => {
+        $crate::registers!("xor \\register, \\register", "0", "rbp, r12, r13, r14, r15")
+    };
+    ($line:literal, $at:literal, $names:literal) => {
+        concat!(
+            ".set at, ",
+            $at,
+            "\n.irp register, ",
+            $names,
+            "\n",
+            $line,
+            "\n.set at, at + 8\n.endr"
+        )
+    };
+}
+
 /// The handlers, for a shell. `open` and `close` are instructions that let NMIs in and hold them back, empty where a
 /// processor has none. `nmi` are further lines of the NMI's handler: RAX is the base of the core's stack, RIP is at
 /// `[rsp + 8]`. `operands` are theirs. `fault` is the shell's function for exceptions in the monitor.

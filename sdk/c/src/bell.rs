@@ -1,4 +1,4 @@
-//! Doorbells: a sender's port, and a receiver's sleep. The interrupt and the sleep are the C runtime's (`bulkhead.c`).
+//! Doorbells: a sender's call, and a receiver's sleep. The interrupt and the sleep are the C runtime's (`bulkhead.c`).
 #![forbid(unsafe_code)]
 
 use crate::end::Limit;
@@ -11,11 +11,11 @@ use bulkhead_channel_memory::typed::{Doorbell, Pair};
 /// Nanoseconds that a sleep and its end take, more or less: an interrupt, and lost contents of caches.
 const SLEEP: u64 = 2_000;
 
-/// The port that a sender rings.
+/// The doorbell that a sender rings.
 #[derive(Debug)]
-pub struct Port(machine::Port);
+pub struct Call(machine::Call);
 
-impl Ring for Port {
+impl Ring for Call {
     fn ring(&mut self) {
         self.0.ring();
     }
@@ -23,15 +23,15 @@ impl Ring for Port {
 
 /// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken.
 #[must_use]
-pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
-    let port = machine::Port::of(pair.doorbell()?)?;
-    Some(Caller::new(pair.bell().ok()?, Port(port)))
+pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Call>> {
+    let call = machine::Call::of(pair.doorbell()?);
+    Some(Caller::new(pair.bell().ok()?, Call(call)))
 }
 
 /// Where a receiver sleeps: on its sandbox's first core, which its interrupts go to.
 #[derive(Debug)]
 pub struct Bed {
-    vector: u8,
+    interrupt: u8,
     /// How many interrupts it knows of.
     seen: u64,
     /// Until when it may.
@@ -41,9 +41,9 @@ pub struct Bed {
 impl Bed {
     /// Makes one for a channel's interrupt, if that has a handler.
     pub(crate) fn new(doorbell: Doorbell) -> Option<Self> {
-        let vector = u8::try_from(doorbell.at).ok()?;
-        machine::answer(vector);
-        Some(Self { vector, seen: machine::rung(vector), limit: Limit::NONE })
+        let interrupt = u8::try_from(doorbell.at).ok()?;
+        machine::answer(interrupt);
+        Some(Self { interrupt, seen: machine::rung(interrupt), limit: Limit::NONE })
     }
 
     /// How long to look before it sleeps.
@@ -53,7 +53,7 @@ impl Bed {
 
     /// How many interrupts came.
     pub(crate) fn interrupts(&self) -> u64 {
-        machine::rung(self.vector)
+        machine::rung(self.interrupt)
     }
 
     /// Tells if this core can sleep there.
@@ -69,7 +69,7 @@ impl Bed {
 
 impl Platform for Bed {
     fn now(&mut self) -> u64 {
-        machine::tsc()
+        machine::counter()
     }
 
     fn relax(&mut self) {
@@ -77,6 +77,6 @@ impl Platform for Bed {
     }
 
     fn sleep(&mut self) {
-        self.seen = machine::sleep(self.vector, self.seen, self.limit.tsc());
+        self.seen = machine::sleep(self.interrupt, self.seen, self.limit.at());
     }
 }

@@ -1,7 +1,7 @@
 //! The two ends of a channel, whatever it carries: messages are bytes here, since C has them as nothing else.
 #![forbid(unsafe_code)]
 
-use crate::bell::{self, Bed, Port};
+use crate::bell::{self, Bed, Call};
 use crate::machine;
 use bulkhead_channel::adaptive::Spin;
 use bulkhead_channel::bell::{Arm, Caller};
@@ -26,17 +26,17 @@ impl Limit {
         let nanos = u64::try_from(millis).ok().map(|millis| millis.saturating_mul(1_000_000));
         Self(nanos.map(|nanos| match nanos {
             0 => 0,
-            _ => machine::tsc().saturating_add(machine::ticks(nanos)),
+            _ => machine::counter().saturating_add(machine::ticks(nanos)),
         }))
     }
 
-    /// As a time stamp, the last of all for none.
-    pub(crate) fn tsc(self) -> u64 {
+    /// As a value of the counter, the last of all for none.
+    pub(crate) fn at(self) -> u64 {
         self.0.unwrap_or(u64::MAX)
     }
 
     fn is_over(self) -> bool {
-        self.0.is_some_and(|until| until == 0 || machine::tsc() >= until)
+        self.0.is_some_and(|until| until == 0 || machine::counter() >= until)
     }
 }
 
@@ -44,7 +44,7 @@ impl Limit {
 #[derive(Debug)]
 pub struct Sender {
     end: Out<'static>,
-    bell: Option<Caller<Memory, Port>>,
+    bell: Option<Caller<Memory, Call>>,
     longest: usize,
 }
 

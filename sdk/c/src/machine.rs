@@ -8,19 +8,19 @@ mod way {
 
     // Declared as `sdk/c/bell.h` and `bulkhead.h` do, and defined by the runtime that every guest is linked with.
     unsafe extern "C" {
-        safe fn bulkhead_tsc() -> u64;
+        safe fn bulkhead_counter() -> u64;
         safe fn bulkhead_ticks(nanos: u64) -> u64;
         safe fn bulkhead_exit(code: u32) -> !;
         safe fn bulkhead_bell_here() -> bool;
-        safe fn bulkhead_bell_rung(vector: u8) -> u64;
-        safe fn bulkhead_bell_sleep(vector: u8, seen: u64, until: u64) -> u64;
-        fn bulkhead_bell_answer(vector: u8);
-        fn bulkhead_bell_ring(port: u16);
+        safe fn bulkhead_bell_rung(interrupt: u8) -> u64;
+        safe fn bulkhead_bell_sleep(interrupt: u8, seen: u64, until: u64) -> u64;
+        safe fn bulkhead_bell_ring(bell: u16);
+        fn bulkhead_bell_answer(interrupt: u8);
     }
 
-    /// The time.
-    pub fn tsc() -> u64 {
-        bulkhead_tsc()
+    /// The counter of the clock.
+    pub fn counter() -> u64 {
+        bulkhead_counter()
     }
 
     /// Nanoseconds in its ticks.
@@ -38,39 +38,36 @@ mod way {
         bulkhead_bell_here()
     }
 
-    /// Counts the interrupts of a channel's vector.
-    pub fn answer(vector: u8) {
-        // SAFETY: the vector is one that the information page gives a channel, so no other handler is replaced; the
+    /// Counts a channel's interrupts of this number.
+    pub fn answer(interrupt: u8) {
+        // SAFETY: the number is one that the information page gives a channel, so no other handler is replaced; the
         // handler only counts.
-        unsafe { bulkhead_bell_answer(vector) }
+        unsafe { bulkhead_bell_answer(interrupt) }
     }
 
     /// How often it came.
-    pub fn rung(vector: u8) -> u64 {
-        bulkhead_bell_rung(vector)
+    pub fn rung(interrupt: u8) -> u64 {
+        bulkhead_bell_rung(interrupt)
     }
 
     /// Sleeps until it has come more often than `seen`, or that time; may return earlier. How often it came.
-    pub fn sleep(vector: u8, seen: u64, until: u64) -> u64 {
-        bulkhead_bell_sleep(vector, seen, until)
+    pub fn sleep(interrupt: u8, seen: u64, until: u64) -> u64 {
+        bulkhead_bell_sleep(interrupt, seen, until)
     }
 
     /// A channel's doorbell.
     #[derive(Debug)]
-    pub struct Port(u16);
+    pub struct Call(u16);
 
-    impl Port {
+    impl Call {
         /// For a sender.
-        pub fn of(doorbell: Doorbell) -> Option<Self> {
-            use bulkhead_layout::{bell::MAX_BELLS, hypercall::BELL_PORT};
-            let own = BELL_PORT..BELL_PORT + MAX_BELLS as u16;
-            own.contains(&doorbell.at).then_some(Self(doorbell.at))
+        pub fn of(doorbell: Doorbell) -> Self {
+            Self(doorbell.at)
         }
 
         /// Rings.
         pub fn ring(&self) {
-            // SAFETY: the monitor takes a write to such a port for a ring and does nothing else.
-            unsafe { bulkhead_bell_ring(self.0) }
+            bulkhead_bell_ring(self.0);
         }
     }
 }
@@ -82,12 +79,12 @@ mod way {
     use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
     use std::time::Instant;
 
-    /// Time, which goes on with every look at it, and the rings that came, as if each port had the vector with its
-    /// number.
+    /// Time, which goes on with every look at it, and the rings that came, as if each doorbell had the interrupt with
+    /// its number.
     static NOW: AtomicU64 = AtomicU64::new(0);
     static RUNG: AtomicU64 = AtomicU64::new(0);
 
-    pub fn tsc() -> u64 {
+    pub fn counter() -> u64 {
         NOW.fetch_add(100, SeqCst)
     }
 
@@ -116,11 +113,11 @@ mod way {
     }
 
     #[derive(Debug)]
-    pub struct Port;
+    pub struct Call;
 
-    impl Port {
-        pub fn of(_: Doorbell) -> Option<Self> {
-            Some(Self)
+    impl Call {
+        pub fn of(_: Doorbell) -> Self {
+            Self
         }
 
         pub fn ring(&self) {

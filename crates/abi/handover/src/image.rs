@@ -7,14 +7,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `"BHIMAGE1"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
-/// [`Header::monitors`]: kernels are on the cores themselves.
+/// [`Header::monitors`]: kernels are on the cores themselves. Each architecture names its kinds of monitors.
 pub const NO_MONITORS: u64 = 0;
-/// [`Header::monitors`]: monitors for AMD's SVM.
-pub const MONITORS_SVM: u64 = 1;
-/// [`Header::monitors`]: monitors for Intel's VT-x.
-pub const MONITORS_VMX: u64 = 2;
 /// Version of this layout.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +23,8 @@ pub struct Range {
     pub len: u64,
 }
 
-/// Start of the compiled manifest, at [`Header`]'s page in the image.
+/// Start of the compiled manifest, at [`Header`]'s page in the image: the part that all architectures have. The
+/// architecture's own part follows. The console of the boot code and the IOMMU are in it.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -46,78 +43,28 @@ pub struct Header {
     pub sealed: u64,
     /// Boot text, data and stack: unused after the launch.
     pub boot: Range,
-    /// I/O port of a 16550 for the boot code's messages; 0 for none.
-    pub console: u16,
-    /// I/O port to which the boot code copies its messages bytewise (QEMU's and
-    /// Bochs' debug console); 0 for none.
-    pub debug_port: u16,
     /// [`ConfigOp`]s after the sandboxes.
     pub config_ops: u32,
-    /// The IOMMU; all zero if there is none.
-    pub iommu: Iommu,
+    /// Bytes of the architecture's own part, between this one and the sandboxes.
+    pub own: u32,
     /// [`Op`](bulkhead_monitor_abi::record::Op)s with physical addresses, in the sealed part. The boot code carries
     /// them out: it clears channels, and fills the memory of kernels without monitors. Monitors have records of their
     /// own.
     pub launch: Range,
-    /// Kind of its monitors: [`MONITORS_SVM`], [`MONITORS_VMX`], or [`NO_MONITORS`].
+    /// Kind of its monitors: the architecture's number of it, or [`NO_MONITORS`].
     pub monitors: u64,
 }
 
-/// Settings that the boot code gives an AMD-Vi IOMMU (AMD IOMMU specification, 3.4). Another kind has
-/// [`ConfigOp`]s, and `device_table` is all that its unit reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C)]
-pub struct Iommu {
-    /// Physical address of its registers, below 4 GiB; 0: none.
-    pub base: u64,
-    /// Its device table, in the sealed part.
-    pub device_table: Range,
-    /// Its command buffer, in the sealed part: a page, of which the first entries
-    /// are used once.
-    pub commands: Range,
-    /// Its event log, in the sealed part.
-    pub events: Range,
-    /// How the boot code finds out whether it sees the IOAPIC's messages.
-    pub lines: LineTest,
+impl Header {
+    /// Returns the place of the first sandbox behind the header's first byte.
+    #[must_use]
+    pub const fn sandboxes_at(&self) -> usize {
+        size_of::<Self>() + self.own as usize
+    }
 }
 
-/// A machine does not say whether its IOMMU sees the IOAPIC's messages, and emulators differ. So the boot code fires
-/// the 8254's line once, with an entry that means one vector to the IOMMU and another one without it. Then it settles
-/// what becomes of such messages (docs/decisions/0029-lines-tested-at-boot.md).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C)]
-pub struct LineTest {
-    /// Physical address of the device table entry of the IOAPIC's requester ID, which names `table`; 0: no test.
-    pub entry: u64,
-    /// Remapping table of the IOAPIC, a page in the sealed part.
-    pub table: u64,
-    /// Registers of the IOAPIC, below 4 GiB.
-    pub ioapic: u64,
-    /// Third word of the device table entry if the IOMMU sees the messages.
-    pub seen: u64,
-    /// Third word of it if it does not: who sends under this requester ID is not the IOAPIC.
-    pub unseen: u64,
-    /// The 8254's line, below 32.
-    pub line: u32,
-    /// A set of the constants below.
-    pub flags: u32,
-}
-
-impl LineTest {
-    /// Monitors put slots of `table` into the IOAPIC if the IOMMU sees its messages.
-    pub const SLOTS: u32 = 1;
-    /// The system is refused if the IOMMU sees the IOAPIC's messages.
-    pub const REFUSED: u32 = 2;
-    /// The machine description says that it sees them.
-    pub const SAID_SEEN: u32 = 4;
-    /// The machine description says that it does not.
-    pub const SAID_UNSEEN: u32 = 8;
-}
-
-/// A step of bringing PCI to the state that the machine description has: by
-/// ports 0xCF8 and 0xCFC, in order. Steps of an IOMMU come after them.
+/// A step of bringing PCI to the state that the machine description has, in order. The boot code takes a way to the
+/// configuration space that works on any firmware. Steps of an IOMMU come after them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -201,14 +148,14 @@ pub struct BootReport {
     pub timer_hz: u64,
     /// Ticks of the clock spent filling the memory of kernels without monitors.
     pub played: u64,
-    /// Result of [`LineTest`]: one of the constants below.
+    /// Finding of the boot code about messages of interrupt lines: one of the constants below.
     pub lines: u64,
 }
 
 impl BootReport {
     /// Nothing was to be found out.
     pub const UNTESTED: u64 = 0;
-    /// The IOMMU does not see the IOAPIC's messages.
+    /// The IOMMU does not see them.
     pub const UNSEEN: u64 = 1;
     /// It sees them.
     pub const SEEN: u64 = 2;
@@ -229,6 +176,6 @@ pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     sum ^ sums
 }
 
-const _: () = assert!(size_of::<Header>() == 200);
+const _: () = assert!(size_of::<Header>() == 96);
 const _: () = assert!(size_of::<ConfigOp>() == 12);
 const _: () = assert!(size_of::<Sandbox>() == 144);

@@ -5,5 +5,6 @@
 pub mod image;
 pub mod info;
 pub mod map;
+pub mod x86;
 
 pub use bulkhead_monitor_abi::{MAX_CORES, MAX_SANDBOXES, PAGE};

@@ -9,8 +9,6 @@ pub const IMAGE_PA: u64 = 0x100_0000;
 /// The boot code's report: between the multiboot headers and its text, so that it
 /// needs nothing of the image to find it.
 pub const BOOT_REPORT_PA: u64 = IMAGE_PA + 0x110;
-/// Physical page of the cores' start-up code: below 1 MiB, as a SIPI needs it.
-pub const TRAMPOLINE_PA: u64 = 0x8000;
 
 /// Guest RAM below 4 GiB ends here at the latest; what is left starts at [`GUEST_HIGH`].
 pub const GUEST_LOW_END: u64 = 0xC000_0000;

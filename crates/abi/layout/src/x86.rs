@@ -2,3 +2,8 @@
 
 pub mod bareload;
 pub mod marker;
+
+pub use bulkhead_handover::x86::{
+    Header, Iommu, LineTest, MONITORS_SVM, MONITORS_VMX, TRAMPOLINE_PA,
+};
+pub use bulkhead_monitor_abi_x86::port;

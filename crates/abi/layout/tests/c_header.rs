@@ -1,12 +1,14 @@
-//! The C header's numbers are this crate's: `sdk/include/bulkhead-layout.h` is
-//! written by `BLESS=1 cargo test -p bulkhead-layout`, and checked without it.
+//! Numbers in the headers for C are this crate's: `sdk/include/bulkhead-layout.h`, and x86's own in
+//! `sdk/include/bulkhead/arch/x86-layout.h`. `BLESS=1 cargo test -p bulkhead-layout` writes them, and the test checks
+//! them without it.
 
 use bulkhead_layout::info::{self, Info, Window};
-use bulkhead_layout::{MAX_CORES, hypercall, image, link, map, telemetry};
+use bulkhead_layout::x86::{self, port};
+use bulkhead_layout::{MAX_CORES, bell, hypercall, link, map, telemetry};
 use std::fmt::Write;
 use std::mem::offset_of;
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../sdk/include/bulkhead-layout.h");
+const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../sdk/include");
 
 macro_rules! numbers {
     ($out:ident, $prefix:literal, $module:path: $($name:ident)*) => {{
@@ -36,38 +38,54 @@ fn define(out: &mut String, name: &str, value: u64) {
     writeln!(out, "#define BULKHEAD_{name} 0x{value:x}ul").expect("a string takes all");
 }
 
-fn header() -> String {
-    let mut out = String::from(
-        "/* Numbers of the guest's interface: see crates/abi/layout, from which a test derives\
+/// Beginning of a header with these numbers, by the name of its guard.
+fn begin(what: &str, guard: &str) -> String {
+    format!(
+        "/* {what}: see crates/abi/layout, from which a test derives\
          \n * this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).\
          \n * SPDX-License-Identifier: Apache-2.0 OR MIT */\
-         \n#ifndef BULKHEAD_LAYOUT_H\n#define BULKHEAD_LAYOUT_H\n\n",
-    );
+         \n#ifndef {guard}\n#define {guard}\n\n"
+    )
+}
+
+fn portable() -> String {
+    let mut out = begin("Numbers of the guest's interface", "BULKHEAD_LAYOUT_H");
     numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE SLOT);
     numbers!(out, "", hypercall: CONTROL_STOP CONTROL_START CONTROL_RESTART);
     numbers!(out, "", hypercall: OK NO_CALL BAD_ARGUMENT DENIED BUSY);
-    numbers!(out, "", hypercall: POWER_PORT POWER_RESTART POWER_OFF BELL_PORT CALL_PORT);
     numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
     numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME SLOT);
     numbers!(out, "LINK_", link: IDLE GONE BUSY OPEN LEAVING LOSING);
     offsets!(out: version sandbox name clock.hz clock.timer_hz memory cores windows core_ids window args lines level_lines level_vectors bells sandboxes control image names monitors);
-    numbers!(out, "", image: MONITORS_SVM MONITORS_VMX);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);
     define(&mut out, "INFO_ARGS_SIZE", 256);
     define(&mut out, "MAX_CORES", MAX_CORES as u64);
+    define(&mut out, "MAX_BELLS", bell::MAX_BELLS as u64);
     out.push('\n');
     numbers!(out, "TELEMETRY_", telemetry: MAGIC VERSION SLOTS SLOT_WORDS HEADER_WORDS BUCKETS);
     out.push_str("#endif\n");
     out
 }
 
+fn x86() -> String {
+    let mut out = begin("Numbers of the guest's interface on x86-64", "BULKHEAD_X86_LAYOUT_H");
+    numbers!(out, "", port: POWER_PORT POWER_RESTART POWER_OFF BELL_PORT CALL_PORT);
+    numbers!(out, "", x86: MONITORS_SVM MONITORS_VMX);
+    out.push_str("#endif\n");
+    out
+}
+
 #[test]
-fn the_c_header_has_these_numbers() {
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(PATH, header()).expect("header is writable");
+fn the_c_headers_have_these_numbers() {
+    for (name, header) in [("bulkhead-layout.h", portable()), ("bulkhead/arch/x86-layout.h", x86())]
+    {
+        let path = format!("{INCLUDE}/{name}");
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&path, &header).expect("header is writable");
+        }
+        let found = std::fs::read_to_string(&path).expect("header exists");
+        assert_eq!(found, header);
     }
-    let found = std::fs::read_to_string(PATH).expect("header exists");
-    assert_eq!(found, header());
 }
 
 #[test]

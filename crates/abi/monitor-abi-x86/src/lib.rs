@@ -9,5 +9,6 @@ pub mod cmos;
 pub mod config;
 pub mod icr;
 pub mod msr;
+pub mod port;
 pub mod vmcb;
 pub mod vmcs;

@@ -2,7 +2,7 @@
 //! one. Their registers on each architecture are in docs/hypercalls.md. No call takes a pointer, so a monitor reads no
 //! guest memory. Every other register is preserved.
 //!
-//! Where the architecture has I/O ports, a call by [`CALL_PORT`] is for programs that a guest's kernel gives that port.
+//! An architecture may have further ways to a monitor. `bulkhead_monitor_abi_x86::port` has x86's.
 
 use crate::report::Condition;
 #[cfg(feature = "host")]
@@ -65,22 +65,6 @@ pub const DENIED: u64 = u64::MAX - 2;
 pub const BUSY: u64 = u64::MAX - 3;
 /// A restart of a sandbox that does not run, by one that may not start it.
 pub const NOT_RUNNING: u64 = u64::MAX - 4;
-
-/// Power port: a byte written there ends (`POWER_OFF`) or restarts (`POWER_RESTART`) the writing sandbox. A Linux finds
-/// it in its FADT.
-pub const POWER_PORT: u16 = 0x0600;
-/// Value of the FADT's RESET_VALUE.
-pub const POWER_RESTART: u8 = 0x01;
-/// SLP_TYP 5 with SLP_EN (ACPI 6.5, 4.8.3.7), as Linux writes it for S5.
-pub const POWER_OFF: u8 = 0x34;
-
-/// First of the ports that are a sandbox's doorbells by their number: any write rings.
-/// The information page says which channel's is which.
-pub const BELL_PORT: u16 = 0x0640;
-
-/// Port from which a 32-bit read makes a hypercall. Registers are as in other hypercalls, but for the one that has the
-/// port.
-pub const CALL_PORT: u16 = 0x0680;
 
 /// Most bytes of one [`CONSOLE`].
 pub const CONSOLE_BYTES: u64 = 24;

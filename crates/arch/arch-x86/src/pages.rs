@@ -40,6 +40,7 @@ impl PageFormat for LongMode {
         entry
     }
 
+    // All rights: the processor takes the least of a walk, so a page's own entry decides alone.
     fn table(pa: u64, _: u32) -> u64 {
         pa | PRESENT | WRITABLE | USER | 1 << 5
     }

@@ -7,6 +7,7 @@ use crate::{Memory, u8_at, u16_at, u32_at, u64_at};
 pub const MAX_CORES: usize = 256;
 /// Most I/O APICs kept.
 pub const MAX_IOAPICS: usize = 8;
+/// Bound of a length that a table claims.
 const MAX_TABLE: usize = 1 << 20;
 
 /// Facts of the tables.
@@ -40,6 +41,8 @@ pub fn find_rsdp(memory: &impl Memory) -> Option<u64> {
     let areas = [(ebda, 0x400), (0xE_0000, 0x2_0000)];
     areas.into_iter().find_map(|(start, len)| {
         let bytes = memory.bytes(start, len)?;
+        // Its own checksum keeps the signature in a BIOS' code or text from passing for it. It covers the 20 bytes of
+        // version 1, which each later version begins with.
         (0..len / 16)
             .map(|i| i * 16)
             .find(|&at| {
@@ -58,6 +61,7 @@ fn sum(bytes: &[u8]) -> u8 {
 /// Reads the tables below an RSDP. `None` when there is no MADT.
 pub fn parse(rsdp: u64, memory: &impl Memory) -> Option<Tables> {
     let head = memory.bytes(rsdp, 20)?;
+    // From revision 2 on the XSDT has 64-bit addresses. The RSDT beside it may be out of date (5.2.5.3).
     let (root, width) = match u8_at(head, 15)? {
         0 => (u64::from(u32_at(head, 16)?), 4),
         _ => (u64_at(memory.bytes(rsdp, 36)?, 24)?, 8),
@@ -75,11 +79,13 @@ pub fn parse(rsdp: u64, memory: &impl Memory) -> Option<Tables> {
             4 => u64::from(u32_at(root, at)?),
             _ => u64_at(root, at)?,
         };
+        // A table above 4 GiB is not seen, and others may be all that is needed.
         let Some(found) = table(pa, memory) else {
             continue;
         };
         match found.get(..4)? {
             b"APIC" => madt(found, &mut tables)?,
+            // PM_TMR_BLK (5.2.9). X_PM_TMR_BLK repeats the port on a PC, and version 1 lacks it.
             b"FACP" => tables.pm_timer = u32_at(found, 76)? as u16,
             _ => {}
         }
@@ -96,6 +102,8 @@ fn madt(madt: &[u8], tables: &mut Tables) -> Option<()> {
     const ENABLED: u32 = 1;
     let mut at = 44;
     while let (Some(kind), Some(len)) = (u8_at(madt, at), u8_at(madt, at + 1)) {
+        // Local APIC (5.2.12.2) and, for IDs from 255 on, local x2APIC (5.2.12.12). A core that is not enabled would
+        // never answer a start-up.
         let core = match kind {
             0 if u32_at(madt, at + 4)? & ENABLED != 0 => Some(u32::from(u8_at(madt, at + 3)?)),
             9 if u32_at(madt, at + 8)? & ENABLED != 0 => Some(u32_at(madt, at + 4)?),
@@ -109,6 +117,7 @@ fn madt(madt: &[u8], tables: &mut Tables) -> Option<()> {
             *slot = u32_at(madt, at + 4)?;
             tables.ioapic_count += 1;
         }
+        // Less than an entry's own head: the next turn would come back here.
         if len < 2 {
             break;
         }

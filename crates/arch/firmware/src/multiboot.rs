@@ -25,6 +25,7 @@ impl Info {
     }
 
     fn add(&mut self, start: u64, len: u64) {
+        // A range beyond the table is as good as no RAM: the check then refuses what would need it.
         if let Some(slot) = self.ranges.get_mut(self.count) {
             *slot = (start, len);
             self.count += 1;
@@ -44,6 +45,7 @@ impl Info {
             return false;
         };
         let mut at = start;
+        // Each turn ends at the end of another range, so this ends whatever the loader left.
         for _ in 0..=self.count {
             if at >= end {
                 return true;
@@ -59,6 +61,7 @@ impl Info {
 }
 
 const AVAILABLE: u32 = 1;
+/// Bound of a length that the loader claims. A map of 64 ranges needs less than 2 KiB.
 const MAX_INFO: usize = 1 << 16;
 
 /// Reads the information at `pa`. `None`: not a multiboot loader, or no memory map.
@@ -87,6 +90,7 @@ fn version1(pa: u64, memory: &impl Memory) -> Option<Info> {
         if kind == AVAILABLE {
             info.add(start, bytes);
         }
+        // The size does not count itself (3.3), and an entry may be longer than what is known of it.
         at = at.checked_add(size as usize)?.checked_add(4)?;
     }
     Some(info)
@@ -102,6 +106,7 @@ fn version2(pa: u64, memory: &impl Memory) -> Option<Info> {
     let mut at = 8usize;
     while let (Some(kind), Some(size)) = (u32_at(tags, at), u32_at(tags, at + 4)) {
         let size = size as usize;
+        // Less than a tag's own head: the next turn would come back here.
         if size < 8 {
             break;
         }
@@ -113,12 +118,14 @@ fn version2(pa: u64, memory: &impl Memory) -> Option<Info> {
             RSDP_OLD if info.rsdp.is_none() => info.rsdp = Some(pa + at as u64 + 8),
             _ => {}
         }
+        // A tag's size leaves out its padding (3.6.2).
         at = at.checked_add(size)?.checked_next_multiple_of(8)?;
     }
     Some(info)
 }
 
 fn map2(tag: &[u8], info: &mut Info) -> Option<()> {
+    // The tag says how long its entries are, so that later versions can have longer ones (3.6.8).
     let entry = u32_at(tag, 8)? as usize;
     if entry < 24 {
         return None;

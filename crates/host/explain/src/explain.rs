@@ -1,16 +1,14 @@
 //! A denied access in words: sandbox, place, owner, rule, and what in the manifest would allow it. The monitor knows
 //! none of that (docs/decisions/0014-denials-explained-by-the-reader.md).
 
+use crate::arch;
 use crate::owner::{self, Allow, Answer};
 use crate::rule::Rule;
-use crate::x86::ipi;
-use bulkhead_arch_x86::cmos;
-use bulkhead_arch_x86::msr;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall as call;
 use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
 use bulkhead_layout::report::{CONDITION_NAMES, Condition, Denial, KIND_NAMES, Kind};
-use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Plan, RTC, Sandbox};
+use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Plan, Sandbox};
 use std::fmt;
 
 /// An explained denial.
@@ -96,16 +94,10 @@ pub fn fold(all: impl IntoIterator<Item = Explained>) -> Vec<Explained> {
 pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Explained {
     let who = &plan.sandboxes[sandbox];
     let kind = denial.kind as usize;
+    let own = [Kind::Port, Kind::Msr, Kind::Ipi].map(|kind| kind as usize);
     let (access, owner, rule, allow) = match kind {
         k if k == Kind::Memory as usize => memory(plan, who, denial),
-        k if k == Kind::Port as usize => port(plan, who, denial),
-        k if k == Kind::Msr as usize => (
-            format!("access to MSR {:#x}, value {:#x}", denial.address, denial.info),
-            "the machine's".into(),
-            model_specific(denial.address),
-            "nothing in a manifest allows it (docs/decisions/0004-msr-policy.md)".into(),
-        ),
-        k if k == Kind::Ipi as usize => ipi::explain(plan, who, denial),
+        k if own.contains(&k) => arch::of(plan).denied(plan, who, denial),
         k if k == Kind::Hypercall as usize => hypercall(plan, who, denial),
         k if k == Kind::Device as usize => device(plan, who, denial),
         k if k == Kind::Instruction as usize => (
@@ -143,14 +135,6 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
 
 /// Access, owner, rule, and what would allow it.
 pub type Words = (String, String, Rule, String);
-
-/// The rule for a model-specific register.
-fn model_specific(number: u64) -> Rule {
-    match number {
-        n if n == u64::from(msr::EFER) => const { Rule::of("virtualization-switch") },
-        _ => owner::REGISTERS,
-    }
-}
 
 /// `file:line` of a sandbox's description.
 pub fn place(sandbox: &Sandbox) -> String {
@@ -208,28 +192,13 @@ fn without_right(plan: &Plan, who: &Sandbox, gpa: u64) -> String {
     }
 }
 
-fn port(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
-    let port = denial.address as u16;
-    /// Ports of configuration space (PCI 3.0, 3.2.2.3.2).
-    const PCI: std::ops::Range<u16> = 0xCF8..0xD00;
-    const PORTS: Rule = FORM
-        .with("PCI's ports take IN and OUT: 32 bits at 0xcf8, within one register from 0xcfc on");
-    let access = format!("access to port {port:#x}, value {:#x}", denial.info);
-    let answer = owner::port(plan, who, port);
-    let rule = match answer.allow {
-        Allow::Has if PCI.contains(&port) => PORTS,
-        _ => answer.rule,
-    };
-    words(access, denial, Answer { rule, ..answer })
-}
-
 /// Tells if a record is of a read, which has no value.
 fn reads(denial: &Denial) -> bool {
     [Condition::DeviceRead, Condition::PortRead].map(|c| c as u16).contains(&denial.condition)
 }
 
 /// The words of an answer, for an access that was denied.
-fn words(access: String, denial: &Denial, answer: Answer) -> Words {
+pub(crate) fn words(access: String, denial: &Denial, answer: Answer) -> Words {
     let allow = match answer.allow {
         Allow::Has if reads(denial) => "nothing in a manifest allows that access".into(),
         Allow::Has => "nothing in a manifest allows that value".into(),
@@ -239,10 +208,10 @@ fn words(access: String, denial: &Denial, answer: Answer) -> Words {
 }
 
 /// The rule for the form of an access to configuration space.
-const FORM: Rule = Rule::of("config-form");
+pub(crate) const FORM: Rule = Rule::of("config-form");
 
 /// An access to a register that a monitor answers for.
-fn access(denial: &Denial, register: &str) -> String {
+pub(crate) fn access(denial: &Denial, register: &str) -> String {
     match reads(denial) {
         true => format!("read of {register}"),
         false => format!("write of {:#x} to {register}", denial.info),
@@ -263,24 +232,11 @@ pub fn configured(at: u64) -> Option<Bdf> {
     (offset < ECAM_SIZE).then_some(Bdf((offset >> 12) as u16))
 }
 
-/// Finds the line of an entry in the IOAPIC's table. A record's address names it: the registers' address and the index
-/// of one of them.
-pub fn line_of(plan: &Plan, at: u64) -> Option<u32> {
-    /// Index of the first register of the redirection table (82093AA, 3.2.4).
-    const TABLE: u64 = 0x10;
-    let index = at.wrapping_sub(plan.machine.ioapic?.base);
-    let line = index.checked_sub(TABLE)? / 2;
-    (index < PAGE).then_some(line as u32)
-}
-
 /// A register of a mediated device.
 fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let at = denial.address;
-    if (cmos::ADDRESS..cmos::ADDRESS + cmos::REGISTERS).contains(&at) {
-        return clock(plan, who, at - cmos::ADDRESS, denial);
-    }
-    if let Some(ioapic) = plan.machine.ioapic.filter(|i| at.wrapping_sub(i.base) < PAGE) {
-        return line(plan, who, at - ioapic.base, denial);
+    if let Some(words) = arch::of(plan).device(plan, who, denial) {
+        return words;
     }
     let access = match configured(at) {
         Some(bdf) => access(denial, &format!("configuration register {:#x} of {bdf}", at % PAGE)),
@@ -320,15 +276,6 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     words(access, denial, Answer { rule, ..answer })
 }
 
-/// A register behind the real-time clock's ports.
-fn clock(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
-    const RULE: Rule = Rule::of("clock-write");
-    let access = access(denial, &format!("CMOS memory at index {index:#x}"));
-    let answer = plan.machine.devices.iter().find(|device| device.class == RTC);
-    let owner = answer.map_or("nobody's".into(), |found| owner::device(plan, who, found).owner);
-    (access, owner, RULE, "nothing in a manifest allows it".into())
-}
-
 /// Returns the rule for a register of an own function, or of a bridge that is shown. A record has no width, so the rule
 /// names it beside the allowed values. A read can only have the wrong form.
 fn within_own(function: &Function, at: u64, denial: &Denial) -> Rule {
@@ -361,28 +308,6 @@ fn within_own(function: &Function, at: u64, denial: &Denial) -> Rule {
         0x10..0x28 => BASE,
         _ => FORM,
     }
-}
-
-/// A register of the IOAPIC, by its index.
-fn line(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
-    /// Index of the first register of the redirection table (82093AA, 3.2.4).
-    const TABLE: u64 = 0x10;
-    let access = match denial.condition == Condition::DeviceRead as u16 {
-        true => format!("read of IOAPIC register {index:#x}"),
-        false => format!("write of {:#x} to IOAPIC register {index:#x}", denial.info),
-    };
-    let Some(line) = index.checked_sub(TABLE).map(|at| (at / 2) as u32) else {
-        let allow = "nothing in a manifest allows it".into();
-        return (access, "the machine's IOAPIC".into(), owner::LINES, allow);
-    };
-    let answer = owner::line(plan, who, line);
-    let allow = match answer.allow {
-        Allow::Has => {
-            "fixed interrupts to its own cores, physical destination, vectors from 16 on".into()
-        }
-        other => other.to_string(),
-    };
-    (access, answer.owner, answer.rule, allow)
 }
 
 /// Tells if a manifest could let it make channels at run time.

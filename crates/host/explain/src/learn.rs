@@ -1,18 +1,14 @@
 //! Learn mode: what a sandbox with `learn = true` touched without having it, and
 //! the lines of the manifest that would grant it.
 
-use crate::explain::{explain, function_at, line_of};
-use crate::owner::{self, Allow, Answer, Thing};
+use crate::arch;
+use crate::explain::{explain, function_at};
+use crate::owner::{self, Allow, Answer};
 use bulkhead_layout::hypercall::{CONTROL, STATUS};
 use bulkhead_layout::report::{Denial, Kind};
-use bulkhead_plan::{Bdf, Plan, RIGHTS, Right, Sandbox};
+use bulkhead_plan::{Plan, RIGHTS, Right, Sandbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-
-/// The configuration address port of PCI.
-const CONFIG_ADDRESS: u16 = 0xCF8;
-/// Its data ports.
-const CONFIG_DATA: std::ops::Range<u64> = 0xCFC..0xD00;
 
 /// Accesses that one grant would allow, or that none can: in words, how often.
 type Touched = BTreeMap<String, u64>;
@@ -32,8 +28,7 @@ impl Lessons {
     /// Takes a record of the sandbox with that index.
     pub fn take(&mut self, plan: &Plan, sandbox: usize, denial: &Denial) {
         let who = &plan.sandboxes[sandbox];
-        if denial.kind == Kind::Port as u16 && CONFIG_DATA.contains(&denial.address) {
-            // Which function was asked for, the write to 0xCF8 has told.
+        if arch::of(plan).was_told(denial) {
             return;
         }
         let (what, allow) = asked(plan, who, denial)
@@ -152,29 +147,15 @@ fn asked(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Answer> {
     if kind(Kind::Memory) {
         return Some(owner::address(plan, who, denial.address));
     }
-    if kind(Kind::Device) {
-        return match line_of(plan, denial.address) {
-            Some(line) => Some(owner::line(plan, who, line)),
-            None => Some(owner::pci(plan, who, function_at(plan, denial.address)?)),
-        };
+    if let Some(answer) = arch::of(plan).asked(plan, who, denial) {
+        return Some(answer);
     }
-    if kind(Kind::Msr) {
-        return Some(owner::about(plan, who, &Thing::Msr(denial.address as u32)));
+    if kind(Kind::Device) {
+        return Some(owner::pci(plan, who, function_at(plan, denial.address)?));
     }
     if kind(Kind::Hypercall) && matches!(denial.address, CONTROL | STATUS) {
         let other = plan.sandboxes.get(denial.info as u32 as usize)?;
         return Some(owner::control(plan, who, other, owner::right_of(denial)));
-    }
-    if kind(Kind::Port) {
-        let port = denial.address as u16;
-        // Bit 31 enables, 23:8 are bus, device and function (PCI 3.0, 3.2.2.3.2).
-        let function = Bdf((denial.info >> 8) as u16);
-        let selects = port == CONFIG_ADDRESS && denial.info >> 31 & 1 == 1;
-        let known = plan.machine.functions.iter().find(|f| f.bdf == function);
-        return Some(match known.filter(|_| selects) {
-            Some(function) => owner::pci(plan, who, function),
-            None => owner::port(plan, who, port),
-        });
     }
     None
 }
@@ -185,7 +166,7 @@ pub mod tests {
     use bulkhead_layout::hypercall::CONTROL_STOP;
     use bulkhead_layout::monitor::Action;
     use bulkhead_layout::report::{Condition, KINDS};
-    use bulkhead_plan::{Device, Function, Guest, Machine, Place, Ports, Ram, Span, Trigger};
+    use bulkhead_plan::{Bdf, Device, Function, Guest, Machine, Place, Ports, Ram, Span, Trigger};
 
     fn sandbox(name: &str, line: usize) -> Sandbox {
         Sandbox {

@@ -1,7 +1,7 @@
 //! Watches a running machine from outside. It reads the reports of its monitors and the IOMMU's event log out of its
 //! RAM, and puts them into words. This takes no exit and no cycle of the machine's.
 
-pub mod dma;
+mod arch;
 mod explain;
 mod learn;
 pub mod owner;
@@ -21,3 +21,4 @@ pub use report::{
 };
 pub use rule::Rule;
 pub use snapshot::{Core, SandboxSnapshot, Snapshot, sandbox, snapshot, telemetry};
+pub use x86::dma;

@@ -1,18 +1,14 @@
 //! Owners of things of the machine: why, what a sandbox gets of each, and which line of the manifest would grant it.
 //! They are for denied accesses ([`crate::explain`]) and for questions (`bulkhead explain`).
 
-use crate::explain;
 use crate::rule::Rule;
-use bulkhead_arch_x86::bitmap::Direct;
-use bulkhead_arch_x86::config::Quiet;
-use bulkhead_arch_x86::msr;
+use crate::{arch, explain};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::hypercall::{CALL_PORT, CONTROL, CONTROL_START, POWER_PORT, index};
+use bulkhead_layout::hypercall::{CONTROL, CONTROL_START, index};
 use bulkhead_layout::map::{GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA, SLOTS_END};
 use bulkhead_layout::report::Denial;
 use bulkhead_plan::{
-    BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, RTC, Right, Sandbox,
-    Span, Trigger,
+    Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, Right, Sandbox, Span, Trigger,
 };
 use std::fmt;
 
@@ -145,9 +141,8 @@ impl Thing {
 pub fn about(plan: &Plan, who: &Sandbox, thing: &Thing) -> Answer {
     match thing {
         Thing::Address(gpa) => address(plan, who, *gpa),
-        Thing::Port(number) => port(plan, who, *number),
+        Thing::Port(_) | Thing::Msr(_) => arch::of(plan).register(plan, who, thing),
         Thing::Line(number) => line(plan, who, *number),
-        Thing::Msr(number) => model_specific(who, *number),
         Thing::Function(bdf) => match plan.machine.functions.iter().find(|f| f.bdf == *bdf) {
             Some(function) => pci(plan, who, function),
             None => nobodys(format!("PCI function {bdf}"), "no such function"),
@@ -162,7 +157,7 @@ pub fn about(plan: &Plan, who: &Sandbox, thing: &Thing) -> Answer {
 /// The rule of guests' memory.
 const MEMORY: Rule = Rule::of("nested-map");
 /// The rule of ports.
-const PORTS: Rule = Rule::of("ports");
+pub const PORTS: Rule = Rule::of("ports");
 /// The rule of PCI functions.
 pub const VISIBLE: Rule = Rule::of("pci-visible");
 /// The rule of interrupt lines.
@@ -172,7 +167,7 @@ pub const REGISTERS: Rule = Rule::of("registers");
 /// The rule of rights over others' lives.
 pub const CONTROL_RULE: Rule = Rule::of("control-right");
 
-fn nobodys(what: String, why: &str) -> Answer {
+pub(crate) fn nobodys(what: String, why: &str) -> Answer {
     Answer {
         what,
         owner: "nobody's".into(),
@@ -189,7 +184,7 @@ pub fn at(place: &Place) -> String {
     format!("{}:{}", place.file.display(), place.line)
 }
 
-fn linux(sandbox: &Sandbox) -> bool {
+pub(crate) fn linux(sandbox: &Sandbox) -> bool {
     matches!(sandbox.guest, Guest::Linux { .. })
 }
 
@@ -278,102 +273,6 @@ pub fn shown(who: &Sandbox, function: &Function) -> bool {
     who.functions.iter().any(below)
 }
 
-/// Says what a port gives to a sandbox that does not have it.
-fn quiet_port(plan: &Plan, who: &Sandbox, port: u16) -> String {
-    let quiet = if linux(who) { bulkhead_image::absent_ports(plan) } else { Vec::new() };
-    match quiet_value(&quiet, port.into()) {
-        Some(0) => "reads give 0, writes go nowhere, no record".into(),
-        Some(_) => "reads give all ones, writes go nowhere, no record".into(),
-        None => "reads give all ones, writes go nowhere, each with a record".into(),
-    }
-}
-
-fn quiet_value(all: &[Quiet], number: u32) -> Option<u64> {
-    let range = all.iter().find(|quiet| (quiet.first..=quiet.last).contains(&number));
-    range.map(|quiet| quiet.value)
-}
-
-/// A port.
-#[must_use]
-pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
-    let what = format!("port {port:#x}");
-    let of_device = |d: &&Device| d.ports.iter().any(|p| (p.first..=p.last).contains(&port));
-    let of_function = |f: &Function| {
-        f.bars.iter().any(|bar| bar.kind == BarKind::Io && bar.span.contains(port.into()))
-    };
-    if port == POWER_PORT || port == POWER_PORT + 1 {
-        return Answer {
-            what,
-            owner: "the monitor's".into(),
-            why: "through it a guest switches itself off, in every sandbox (port-emulated)".into(),
-            rule: PORTS,
-            gets: "its own end or restart".into(),
-            allow: Allow::Has,
-        };
-    }
-    if port == CALL_PORT {
-        return Answer {
-            what,
-            owner: "the monitor's".into(),
-            why: "by a 32-bit read programs make hypercalls, in every sandbox (port-emulated)"
-                .into(),
-            rule: PORTS,
-            gets: "what the manifest grants: `stop`, `start`, `restart`".into(),
-            allow: Allow::Has,
-        };
-    }
-    let own = plan.sandboxes.iter().position(|one| one.name == who.name);
-    let rings = |c: &&Channel| {
-        c.bell.is_some_and(|bell| bell.ring == port) && own.is_some_and(|own| c.to.contains(&own))
-    };
-    if let Some(channel) = plan.channels.iter().find(rings) {
-        return Answer {
-            what,
-            owner: "the monitor's".into(),
-            why: format!("a doorbell, by `notify` of channel `{}`", channel.name),
-            rule: PORTS,
-            gets: "a write wakes the receiver, if it wants to be woken".into(),
-            allow: Allow::Has,
-        };
-    }
-    let configures = (0xCF8..=0xCFF).contains(&port) && port != 0xCF9;
-    if configures && !who.functions.is_empty() {
-        return Answer {
-            what,
-            owner: "the monitor's".into(),
-            why: format!("{} has PCI functions", who.name),
-            rule: PORTS,
-            gets: "its monitor answers: the functions that it owns, and the bridges above".into(),
-            allow: Allow::Has,
-        };
-    }
-    // The narrowest device: 0xcf9 is the reset port before it is PCI's.
-    let width = |d: &&Device| d.ports.iter().map(|p| p.span().len).sum::<u64>();
-    let owned = plan.sandboxes.iter().flat_map(|s| &s.devices).filter(of_device).min_by_key(width);
-    let described = plan.machine.devices.iter().filter(of_device).min_by_key(width);
-    let function = plan.machine.functions.iter().find(|f| of_function(f));
-    let answer = match (owned.or(described), function) {
-        (Some(found), _) => device(plan, who, found),
-        (None, Some(found)) => pci(plan, who, found),
-        (None, None) => {
-            let why = "no device of the machine description has it";
-            let gets = quiet_port(plan, who, port);
-            return Answer { rule: PORTS, gets, ..nobodys(what, why) };
-        }
-    };
-    let owner = match answer.owner.strip_suffix("'s") {
-        Some(owner) => format!("{owner}'s {}", answer.what),
-        None => answer.owner,
-    };
-    let clock = owned.or(described).is_some_and(|found| found.class == RTC);
-    let gets = match answer.allow {
-        Allow::Has if clock => "date, time and status to read, by its monitor".into(),
-        Allow::Has => "it, without an exit".into(),
-        _ => quiet_port(plan, who, port),
-    };
-    Answer { what, owner, rule: PORTS, gets, ..answer }
-}
-
 /// The key that would have granted a denied request of another sandbox's monitor. Its state may be asked for by whoever
 /// has any of them.
 #[must_use]
@@ -456,38 +355,6 @@ pub fn line(plan: &Plan, who: &Sandbox, number: u32) -> Answer {
             let why = "no device or function of the machine description has it";
             Answer { rule: LINES, gets: masked.into(), ..nobodys(what, why) }
         }
-    }
-}
-
-fn model_specific(who: &Sandbox, number: u32) -> Answer {
-    let direct = msr::DIRECT.iter().filter(|(first, last, _)| (*first..=*last).contains(&number));
-    let (mut reads, mut writes) = (false, false);
-    for (_, _, direct) in direct {
-        reads |= matches!(direct, Direct::Read | Direct::Both);
-        writes |= matches!(direct, Direct::Write | Direct::Both);
-    }
-    let checked = [msr::APIC_BASE, msr::EFER, msr::X2APIC_ICR].contains(&number)
-        || (msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST).contains(&number);
-    let quiet = linux(who).then(|| quiet_value(msr::ABSENT, number)).flatten();
-    let rest = match quiet {
-        Some(value) => format!("read as {value:#x} and written to nowhere, no record"),
-        None => "denied with #GP and a record".to_owned(),
-    };
-    let gets = match (reads, writes, checked) {
-        (true, true, _) => "reads and writes without an exit".to_owned(),
-        (_, _, true) => "its monitor answers, within what the sandbox may".into(),
-        (true, false, _) => format!("reads without an exit; writes are {rest}"),
-        (false, true, _) => format!("writes without an exit; reads are {rest}"),
-        (false, false, _) => rest,
-    };
-    let some = reads || writes || checked;
-    Answer {
-        what: format!("MSR {number:#x}"),
-        owner: if some { "each core's" } else { "the machine's" }.into(),
-        why: "the same list for all (docs/decisions/0004-msr-policy.md)".into(),
-        rule: REGISTERS,
-        gets,
-        allow: if some { Allow::Has } else { Allow::Never("the list is fixed".into()) },
     }
 }
 
@@ -615,24 +482,16 @@ fn of_end(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
     })
 }
 
+/// An answer without its thing's description.
+pub(crate) fn simple(owner: &str, why: &str, gets: &str, allow: Allow) -> Answer {
+    Answer { owner: owner.to_owned(), gets: gets.to_owned(), allow, ..nobodys(String::new(), why) }
+}
+
 /// Answers for registers and firmware, which have one address in every sandbox.
 fn of_machine(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
     let machine = &plan.machine;
-    let simple = |owner: &str, why: &str, gets: &str, allow: Allow| Answer {
-        owner: owner.to_owned(),
-        gets: gets.to_owned(),
-        allow,
-        ..nobodys(String::new(), why)
-    };
-    if (0xFEE0_0000..0xFEF0_0000).contains(&gpa) {
-        let why = "a store there could interrupt any core; use x2APIC registers".to_owned();
-        let never = Allow::Never(why);
-        return Some(simple("the machine's local APIC", "the processor", "nothing", never));
-    }
-    if machine.ioapic.is_some_and(|ioapic| gpa.wrapping_sub(ioapic.base) < PAGE) {
-        let why = "the machine description, `[ioapic]`";
-        let gets = "its monitor answers: the lines of its devices";
-        return Some(simple("the machine's IOAPIC", why, gets, Allow::Has));
+    if let Some(answer) = arch::of(plan).mapped(plan, gpa) {
+        return Some(answer);
     }
     if machine.iommu.is_some_and(|iommu| gpa.wrapping_sub(iommu.base) < 4 * PAGE) {
         let never = Allow::Never("it confines the DMA of all".into());

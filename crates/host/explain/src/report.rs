@@ -3,6 +3,7 @@
 use crate::dma::{self, Blocked, blocked};
 use crate::explain::{Explained, explain, fold};
 use crate::snapshot::{Core, SandboxSnapshot, Snapshot};
+use crate::x86::ARCH;
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSE_NAMES, CONDITION_NAMES, Denial, State};
 use bulkhead_plan::Plan;
@@ -41,7 +42,7 @@ pub struct Exits {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Rung {
-    /// NMIs that it sent, since the first launch.
+    /// Doorbells that it rang, since the first launch.
     pub rings: u64,
     /// Most that its rights, and the other's consents, allow in that time.
     pub most: u64,
@@ -104,7 +105,7 @@ pub struct Monitor {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Boot {
-    /// TSC ticks from the image's entry until the boot code is left by its last core, without waiting and filling
+    /// Ticks from the image's entry until the boot code is left by its last core, without waiting and filling
     /// memory. In deterministic virtual time they are an upper bound of its instructions, because cores that are in
     /// their monitors already count too.
     pub instructions: u64,
@@ -146,15 +147,15 @@ pub fn report(
     baked: &Baked,
     snapshot: &Snapshot,
     first_launches: &[(u64, u64)],
-    now_tsc: u64,
+    now: u64,
 ) -> Report {
     let hz = snapshot.boot.map_or(0, |b| b.hz).max(1);
     let sandboxes = baked.plan.sandboxes.iter().enumerate();
-    let sandboxes = sandboxes.map(|(i, _)| sandbox(baked, snapshot, i, hz, now_tsc)).collect();
+    let sandboxes = sandboxes.map(|(i, _)| sandbox(baked, snapshot, i, hz, now)).collect();
     Report {
         version: VERSION,
         system: baked.plan.system.clone(),
-        arch: "x86-64",
+        arch: ARCH,
         promises: Vec::new(),
         sandboxes,
         blocked_dma: snapshot.events.iter().map(|event| blocked(&baked.plan, *event)).collect(),
@@ -164,7 +165,7 @@ pub fn report(
     }
 }
 
-fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u64) -> Sandbox {
+fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now: u64) -> Sandbox {
     let plan = &baked.plan.sandboxes[index];
     let Some(seen) = snapshot.sandboxes.get(index) else {
         return Sandbox {
@@ -190,8 +191,8 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
         state: state(seen.state),
         exit_code: (seen.state == State::Exited).then_some(seen.report.exit_code),
         restarts: seen.report.restarts,
-        exits: exits(&seen.cores, hz, now_tsc),
-        doorbells: doorbells(&baked.plan, index, seen, nanoseconds(snapshot, now_tsc, hz)),
+        exits: exits(&seen.cores, hz, now),
+        doorbells: doorbells(&baked.plan, index, seen, nanoseconds(snapshot, now, hz)),
         denials: seen.denials(),
         overwritten: seen.overwritten(),
         by_condition: refused(&seen.cores, |c, d| Some(explain(&baked.plan, index, c, d))),
@@ -200,8 +201,8 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
 }
 
 /// Time since the machine's boot.
-fn nanoseconds(snapshot: &Snapshot, now_tsc: u64, hz: u64) -> u64 {
-    let ticks = now_tsc.saturating_sub(snapshot.boot.map_or(0, |boot| boot.entry_ticks));
+fn nanoseconds(snapshot: &Snapshot, now: u64, hz: u64) -> u64 {
+    let ticks = now.saturating_sub(snapshot.boot.map_or(0, |boot| boot.entry_ticks));
     (u128::from(ticks) * 1_000_000_000 / u128::from(hz)) as u64
 }
 
@@ -243,7 +244,7 @@ pub fn refused(
 
 /// Exits of a sandbox's cores until now.
 #[must_use]
-pub fn exits(cores: &[Core], hz: u64, now_tsc: u64) -> Exits {
+pub fn exits(cores: &[Core], hz: u64, now: u64) -> Exits {
     let mut exits = Exits::default();
     for (cause, name) in CAUSE_NAMES.into_iter().enumerate() {
         let (mut boot, mut steady) = (0, 0);
@@ -261,8 +262,8 @@ pub fn exits(cores: &[Core], hz: u64, now_tsc: u64) -> Exits {
         }
     }
     let since = cores.iter().map(|c| c.steady_ticks);
-    if let Some(since) = since.filter(|&tsc| tsc != 0).min() {
-        exits.steady_seconds = now_tsc.saturating_sub(since) as f64 / hz as f64;
+    if let Some(since) = since.filter(|&ticks| ticks != 0).min() {
+        exits.steady_seconds = now.saturating_sub(since) as f64 / hz as f64;
     }
     exits
 }
@@ -293,8 +294,8 @@ fn monitor(baked: &Baked) -> Monitor {
     }
 }
 
-/// `first_launches`: for each sandbox that started with the machine, TSC ticks
-/// of playing its record and TSC of its launch.
+/// `first_launches`: for each sandbox that started with the machine, ticks
+/// of playing its record and the clock at its launch.
 fn boot(snapshot: &Snapshot, first_launches: &[(u64, u64)], hz: u64) -> Option<Boot> {
     let boot = snapshot.boot?;
     let last = first_launches.iter().map(|l| l.1).max()?;

@@ -19,7 +19,7 @@ pub struct Core {
     pub exits: [u64; CAUSES],
     /// Those before the guest had booted.
     pub boot_exits: [u64; CAUSES],
-    /// TSC when it had booted on this core; 0 as long as it has not.
+    /// Clock when it had booted on this core; 0 as long as it has not.
     pub steady_ticks: u64,
     /// Denied accesses since the launch.
     pub denials: u64,
@@ -162,9 +162,9 @@ pub fn telemetry(ram: &Read, pa: u64) -> Option<Record> {
 }
 
 impl Snapshot {
-    /// The latest moment that any monitor has noted, in TSC ticks.
+    /// The latest moment that any monitor has noted, in ticks of the clock.
     #[must_use]
-    pub fn latest_tsc(&self) -> u64 {
+    pub fn latest(&self) -> u64 {
         let stamps = self.sandboxes.iter().flat_map(|s| {
             let denials = s.cores.iter().flat_map(|c| &c.kept).map(|d| d.ticks);
             denials.chain([s.report.state_ticks])

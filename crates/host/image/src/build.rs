@@ -10,7 +10,7 @@ use crate::target::Target;
 use crate::x86::{Svm, Vmx};
 use crate::{Error, config, info, ioapic, iommu, multikernel, pci};
 use bulkhead_arch::PageFormat;
-use bulkhead_layout::image::{ConfigOp, Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_layout::image::{self, ConfigOp, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::record::Op;
@@ -29,7 +29,7 @@ pub struct Programs<'a> {
 /// Where things lie in an image.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
-    /// [`Header`].
+    /// [`image::Header`], the architecture's own part, and all that follows them.
     pub header: u64,
     /// [`Report`] of each sandbox.
     pub reports: Vec<u64>,
@@ -151,7 +151,7 @@ fn image<T: Target>(
 
     let mut ops = pci::boot(&plan.machine);
     let (steps_of_pci, steps) = (ops.len(), iommu::steps(&plan.machine));
-    let ops_at = size_of::<Header>() + plan.sandboxes.len() * size_of::<Sandbox>();
+    let ops_at = size_of::<T::Header>() + plan.sandboxes.len() * size_of::<Sandbox>();
     let header_len = ops_at + (steps_of_pci + steps) * size_of::<ConfigOp>();
     map.header = pages.take(header_len as u64);
     let header = map.header;
@@ -220,21 +220,20 @@ fn image<T: Target>(
     }
     map.parts.iter_mut().for_each(|part| part.look(&map.spaces, facts.page));
     let end = pages.end();
-    let mut header = Header::new_zeroed();
+    let mut header = T::Header::new_zeroed();
     header.magic = MAGIC;
     header.version = VERSION;
     header.sandboxes = sandboxes.len() as u32;
     header.image = Range { start: base, len: len.max(end - base) };
     header.sealed = end - map.header;
     header.boot = Range { start: base, len: boot_len };
-    header.console = plan.machine.console;
-    header.debug_port = plan.machine.debug_port;
     header.config_ops = ops.len() as u32;
-    header.iommu = iommu;
+    header.own = (size_of::<T::Header>() - size_of::<image::Header>()) as u32;
     header.launch = Range { start: record, len: size_of_val(&launch[..]) as u64 };
     header.monitors = info::monitors(plan);
+    T::describe(&mut header, plan, iommu);
     pages.store(map.header, &header);
-    pages.write(map.header + size_of::<Header>() as u64, sandboxes.as_bytes());
+    pages.write(map.header + header.sandboxes_at() as u64, sandboxes.as_bytes());
     pages.write(map.header + ops_at as u64, ops.as_bytes());
     pages.write(base + 256, &map.header.to_le_bytes());
     let sealed = pages.read(map.header, header.sealed).chunks_exact(8);

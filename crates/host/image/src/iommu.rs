@@ -9,7 +9,8 @@ use crate::space::Space;
 use crate::{Error, ioapic};
 use bulkhead_arch_x86::iommu::{ENTRY, IoPages, Messages, Requester, device_entry};
 use bulkhead_arch_x86::vtd::IoPages as VtdPages;
-use bulkhead_layout::image::{self, ConfigOp, Range};
+use bulkhead_layout::image::{ConfigOp, Range};
+use bulkhead_layout::x86;
 use bulkhead_layout::{MAX_SANDBOXES, PAGE};
 use bulkhead_plan::{Bdf, Granted, IommuKind, Machine, Plan};
 
@@ -20,7 +21,7 @@ pub type Grant = (Bdf, Requester);
 #[derive(Default)]
 pub struct Made {
     /// Its part of the image's header.
-    pub header: image::Iommu,
+    pub header: x86::Iommu,
     /// Steps after those of PCI.
     pub steps: Vec<ConfigOp>,
 }
@@ -114,13 +115,8 @@ pub fn bake(
 
 /// The device table with all grants, command buffer and event log. Requesters
 /// beyond the table's end are refused by the hardware (2.2.2).
-fn tables(
-    pages: &mut Pages,
-    machine: &Machine,
-    grants: &[Grant],
-    ioapic: Messages,
-) -> image::Iommu {
-    let Some(iommu) = machine.iommu else { return image::Iommu::default() };
+fn tables(pages: &mut Pages, machine: &Machine, grants: &[Grant], ioapic: Messages) -> x86::Iommu {
+    let Some(iommu) = machine.iommu else { return x86::Iommu::default() };
     let requesters = machine
         .functions
         .iter()
@@ -143,12 +139,12 @@ fn tables(
     let len = table.len() as u64;
     /// 512 entries of 16 bytes, each of command buffer and event log.
     const RING: u64 = 2 * PAGE;
-    image::Iommu {
+    x86::Iommu {
         base: iommu.base,
         device_table: Range { start: pages.put(&table), len },
         commands: Range { start: pages.take(RING), len: RING },
         events: Range { start: pages.take(RING), len: RING },
-        ..image::Iommu::default()
+        ..x86::Iommu::default()
     }
 }
 
@@ -175,7 +171,7 @@ mod tests {
     }
 
     /// An entry of the device table.
-    fn entry(pages: &Pages, iommu: &image::Iommu, bdf: Bdf) -> [u64; 4] {
+    fn entry(pages: &Pages, iommu: &x86::Iommu, bdf: Bdf) -> [u64; 4] {
         let at = iommu.device_table.start + u64::from(bdf.0) * ENTRY as u64;
         let words = pages.read(at, ENTRY as u64).chunks_exact(8);
         let mut words = words.map(|w| w.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b)));

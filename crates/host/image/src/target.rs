@@ -8,8 +8,9 @@ use crate::guest::{Entry, Guest};
 use crate::pages::Pages;
 use bulkhead_arch::{Stage1, Stage2};
 use bulkhead_ioapic::Lines;
-use bulkhead_layout::monitor;
 use bulkhead_layout::record::Op;
+use bulkhead_layout::x86::Iommu;
+use bulkhead_layout::{image, monitor};
 use bulkhead_plan::{Plan, Sandbox};
 use core::ops::DerefMut;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
@@ -20,6 +21,8 @@ pub trait Target {
     type Own: Stage1;
     /// Tables that confine a guest.
     type Nested: Stage2;
+    /// Header of an image: the portable part, and what only this architecture has.
+    type Header: DerefMut<Target = image::Header> + FromZeros + IntoBytes + Immutable;
     /// Configuration of a monitor: the portable part, and what only this architecture has.
     type Config: DerefMut<Target = monitor::Config> + FromZeros + IntoBytes + Immutable;
     /// True if a monitor maps the processor's own page of each core.
@@ -27,6 +30,8 @@ pub trait Target {
 
     /// Makes the headers by which a boot loader knows the image: its first bytes.
     fn headers(entry: u64) -> Vec<u8>;
+    /// Fills in what this architecture alone has in a header: the boot code's console, its IOMMU.
+    fn describe(_: &mut Self::Header, _: &Plan, _: Iommu) {}
     /// Makes the page by which a monitor's cores find its handlers of interrupts and faults; `None`: its text has it.
     ///
     /// # Errors

@@ -4,8 +4,8 @@
 
 use crate::{Arch, Ports, Span};
 use bulkhead_layout::bell::MAX_BELLS;
-use bulkhead_layout::hypercall::{BELL_PORT, CALL_PORT, POWER_PORT};
-use bulkhead_layout::image::{MONITORS_SVM, MONITORS_VMX};
+use bulkhead_layout::x86::port::{BELL_PORT, CALL_PORT, POWER_PORT};
+use bulkhead_layout::x86::{MONITORS_SVM, MONITORS_VMX, TRAMPOLINE_PA};
 use bulkhead_layout::{PAGE, map};
 
 /// See the module.
@@ -101,7 +101,7 @@ const SVM: Facts = Facts {
     large: 2 << 20,
     huge: 1 << 30,
     image: map::IMAGE_PA,
-    start_code: Some(map::TRAMPOLINE_PA),
+    start_code: Some(TRAMPOLINE_PA),
     lowest: 1 << 20,
     boot_sees: 1 << 32,
     // Monitors keep their cores as a set of 256 bits.

@@ -625,7 +625,7 @@ impl<'a> Watch<'a> {
     }
 
     fn now(&self, last: &Snapshot) -> u64 {
-        last.latest_tsc()
+        last.latest()
     }
 
     fn telemetry(&self, running: &Running) -> Vec<(String, Record)> {

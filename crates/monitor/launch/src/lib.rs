@@ -3,10 +3,10 @@
 //! and every restart share the player.
 #![no_std]
 
-pub mod lines;
 mod sequence;
 mod verify;
+pub mod x86;
 
 pub use bulkhead_monitor_abi::record::{Op, RecordMemory, play};
 pub use sequence::{start_cores, start_of};
-pub use verify::{Error, Image, verify, words};
+pub use verify::{Error, Image, Own, verify, words};

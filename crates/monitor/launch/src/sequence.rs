@@ -1,7 +1,6 @@
 //! The order in which cores enter their monitors: all others first, the core
 //! that boots last, because it takes the boot code with it.
 
-use crate::verify::Image;
 use bulkhead_arch::{BootMachine, CoreStart};
 use bulkhead_handover::image::Sandbox;
 use bulkhead_handover::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA};
@@ -22,9 +21,12 @@ pub fn start_of(sandbox: &Sandbox, core: usize) -> CoreStart {
 ///
 /// # Errors
 /// The ID of a core that did not arrive.
-pub fn start_cores(image: Image, machine: &mut impl BootMachine) -> Result<Option<CoreStart>, u32> {
+pub fn start_cores(
+    sandboxes: &[Sandbox],
+    machine: &mut impl BootMachine,
+) -> Result<Option<CoreStart>, u32> {
     let mut own = None;
-    for sandbox in image.sandboxes {
+    for sandbox in sandboxes {
         let cores = (0..sandbox.cores as usize).rev();
         for (core, &id) in cores.filter_map(|c| Some((c, sandbox.core_ids.get(c)?))) {
             if id == machine.this_core() {

@@ -2,12 +2,11 @@
 //! damaged or a foreign file, and a machine other than the one that it was built for.
 
 use bulkhead_arch::BootMachine;
-use bulkhead_handover::image::{
-    ConfigOp, Header, MAGIC, MONITORS_VMX, Range, Sandbox, VERSION, checksum,
-};
-use bulkhead_handover::map::{IMAGE_PA, TRAMPOLINE_PA};
+use bulkhead_handover::image::{ConfigOp, Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_handover::map::IMAGE_PA;
 use bulkhead_handover::{MAX_CORES, MAX_SANDBOXES, PAGE};
 use bulkhead_monitor_abi::record::Op;
+use core::ops::Deref;
 
 /// Findings. The numbers are the boot report's `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +47,9 @@ impl Error {
 }
 
 /// A compiled manifest in memory.
-#[derive(Clone, Copy)]
-pub struct Image<'a> {
+pub struct Image<'a, H> {
     /// Its header.
-    pub header: &'a Header,
+    pub header: &'a H,
     /// As many as the header says, cut to the number that was there.
     pub sandboxes: &'a [Sandbox],
     /// Likewise.
@@ -60,23 +58,36 @@ pub struct Image<'a> {
     pub launch: &'a [Op],
 }
 
+/// An architecture's header: the portable part, and its own. Nothing but this knows the own one.
+pub trait Own: Deref<Target = Header> {
+    /// Memory outside of the image that other cores start in. Nothing else may be there.
+    const START_CODE: Option<Range>;
+    /// Checks the own part.
+    ///
+    /// # Errors
+    /// Name of the thing that is out of its bounds.
+    fn check(&self) -> Result<(), &'static str>;
+    /// Lists tables in the image that the machine's units read. No monitor has them.
+    fn tables(&self) -> impl Iterator<Item = Range>;
+}
+
 fn end(range: Range) -> Option<u64> {
     range.start.checked_add(range.len)
 }
 
-fn overlap(a: Range, b: Range) -> bool {
+pub(crate) fn overlap(a: Range, b: Range) -> bool {
     let (a_end, b_end) = (a.start.saturating_add(a.len), b.start.saturating_add(b.len));
     a.len > 0 && b.len > 0 && a.start < b_end && b.start < a_end
 }
 
-fn inside(part: Range, whole: Range) -> bool {
+pub(crate) fn inside(part: Range, whole: Range) -> bool {
     match (end(part), end(whole)) {
         (Some(p), Some(w)) => part.start >= whole.start && p <= w,
         _ => false,
     }
 }
 
-fn aligned(range: Range) -> bool {
+pub(crate) fn aligned(range: Range) -> bool {
     (range.start | range.len) % PAGE == 0 && end(range).is_some()
 }
 
@@ -90,7 +101,11 @@ pub fn words(sealed: &[u64]) -> impl Iterator<Item = u64> {
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub fn verify(image: Image, sealed: &[u64], machine: &impl BootMachine) -> Result<(), Error> {
+pub fn verify<H: Own>(
+    image: &Image<H>,
+    sealed: &[u64],
+    machine: &impl BootMachine,
+) -> Result<(), Error> {
     header(image)?;
     if sealed.len() as u64 * 8 != image.header.sealed
         || checksum(words(sealed)) != image.header.checksum
@@ -98,10 +113,11 @@ pub fn verify(image: Image, sealed: &[u64], machine: &impl BootMachine) -> Resul
         return Err(Error::Checksum);
     }
     memory(image, machine)?;
-    cores(image, machine)
+    cores(image.sandboxes, machine)
 }
 
-fn header(Image { header, sandboxes, config_ops, launch }: Image) -> Result<(), Error> {
+fn header<H: Own>(image: &Image<H>) -> Result<(), Error> {
+    let Image { header, sandboxes, config_ops, launch } = *image;
     if header.magic != MAGIC {
         return Err(Error::Magic);
     }
@@ -115,15 +131,14 @@ fn header(Image { header, sandboxes, config_ops, launch }: Image) -> Result<(), 
         ((1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)), "number of sandboxes"),
         (header.sandboxes as usize == sandboxes.len(), "number of sandboxes"),
         (config_ops.iter().all(plausible) && placed(config_ops), "PCI steps"),
-        (iommu(header), "IOMMU"),
         (launch.iter().all(|op| fills(op, sandboxes, header.image)), "launch record"),
-        (header.monitors <= MONITORS_VMX, "the kind of monitors"),
     ];
     for (ok, what) in checks {
         if !ok {
             return Err(Error::Bounds(what));
         }
     }
+    header.check().map_err(Error::Bounds)?;
     sandboxes.iter().try_for_each(|s| sandbox(s, header.image))
 }
 
@@ -165,45 +180,6 @@ fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
                 && !sandboxes.iter().flat_map(|s| s.memory).any(|memory| overlap(to, memory)))
 }
 
-/// Checks that all tables of an IOMMU lie in the image, apart from each other and of the sizes that the hardware knows.
-fn iommu(header: &Header) -> bool {
-    let iommu = header.iommu;
-    let [a, b, c] = tables(header);
-    if iommu.base == 0 {
-        // Another kind's, if there is one.
-        return a.len == 0 || aligned(a) && inside(a, header.image) && !overlap(a, header.boot);
-    }
-    iommu.base % PAGE == 0
-        && iommu.base < 1 << 32
-        && [a, b, c].iter().all(|&r| aligned(r) && r.len > 0 && inside(r, header.image))
-        && a.len <= 512 * PAGE
-        && (b.len, c.len) == (2 * PAGE, 2 * PAGE)
-        && !(overlap(a, b) || overlap(b, c) || overlap(a, c))
-        && ![a, b, c].iter().any(|&r| overlap(r, header.boot))
-        && lines(header)
-}
-
-/// Checks that the entry lies in the device table, the remapping table apart from all else that the IOMMU has.
-fn lines(header: &Header) -> bool {
-    let (test, iommu) = (header.iommu.lines, header.iommu);
-    let entry = Range { start: test.entry, len: 32 };
-    let table = Range { start: test.table, len: PAGE };
-    test.entry == 0
-        || test.entry % 32 == 0
-            && inside(entry, iommu.device_table)
-            && aligned(table)
-            && inside(table, header.image)
-            && !overlap(table, header.boot)
-            && !tables(header).iter().any(|&other| overlap(table, other))
-            && test.ioapic % PAGE == 0
-            && test.ioapic < 1 << 32
-            && test.line < 32
-}
-
-fn tables(Header { iommu, .. }: &Header) -> [Range; 3] {
-    [iommu.device_table, iommu.commands, iommu.events]
-}
-
 fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
     let page = |start| Range { start, len: PAGE };
     let checks = [
@@ -225,8 +201,8 @@ fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
     Ok(())
 }
 
-fn memory(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
-    let Image { header, sandboxes, launch, .. } = image;
+fn memory<H: Own>(image: &Image<H>, machine: &impl BootMachine) -> Result<(), Error> {
+    let Image { header, sandboxes, launch, .. } = *image;
     let need = |owner: u32, r: Range| {
         if r.len == 0 || machine.is_ram(r.start, r.len) {
             Ok(())
@@ -234,13 +210,14 @@ fn memory(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
             Err(Error::NoRam(owner, r.start, r.len))
         }
     };
-    let trampoline = Range { start: TRAMPOLINE_PA, len: PAGE };
+    // A range without a byte overlaps none.
+    let start_code = H::START_CODE.unwrap_or_default();
     need(u32::MAX, header.image)?;
-    need(u32::MAX, trampoline)?;
+    need(u32::MAX, start_code)?;
     for op in launch {
         let to = Range { start: op.dst, len: op.len };
         need(u32::MAX, to)?;
-        if overlap(to, trampoline) {
+        if overlap(to, start_code) {
             return Err(Error::Overlap(u32::MAX, op.dst));
         }
     }
@@ -248,7 +225,7 @@ fn memory(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
         for (piece, &r) in s.memory.iter().enumerate() {
             let before = sandboxes[..i].iter().flat_map(|o| o.memory);
             let mut taken =
-                before.chain(s.memory[..piece].iter().copied()).chain([header.image, trampoline]);
+                before.chain(s.memory[..piece].iter().copied()).chain([header.image, start_code]);
             if taken.any(|other| overlap(r, other)) {
                 return Err(Error::Overlap(i as u32, r.start));
             }
@@ -256,7 +233,7 @@ fn memory(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
         }
         if sandboxes[..i].iter().any(|o| overlap(s.monitor, o.monitor))
             || overlap(s.monitor, header.boot)
-            || tables(header).iter().any(|&table| overlap(s.monitor, table))
+            || header.tables().any(|table| overlap(s.monitor, table))
         {
             return Err(Error::Overlap(i as u32, s.monitor.start));
         }
@@ -264,9 +241,9 @@ fn memory(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
     Ok(())
 }
 
-fn cores(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
-    let ids = |s: usize| image.sandboxes[s].core_ids.iter().take(image.sandboxes[s].cores as usize);
-    for s in 0..image.sandboxes.len() {
+fn cores(sandboxes: &[Sandbox], machine: &impl BootMachine) -> Result<(), Error> {
+    let ids = |s: usize| sandboxes[s].core_ids.iter().take(sandboxes[s].cores as usize);
+    for s in 0..sandboxes.len() {
         for (i, &id) in ids(s).enumerate() {
             if !machine.has_core(id) {
                 return Err(Error::NoCore(s as u32, id));

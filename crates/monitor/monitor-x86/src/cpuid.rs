@@ -19,7 +19,8 @@ pub fn handle<M: X86>(m: &M) -> Outcome {
     }
     let (leaf, sub) = (m.register(RAX) as u32, m.register(RCX) as u32);
     let [a, b, mut c, d] = Leaf::filter(m.leaves(), leaf, sub, m.cpuid(leaf, sub));
-    // OSXSAVE and OSPKE follow the guest's CR4, not the monitor's.
+    // OSXSAVE and OSPKE follow the guest's CR4, not the monitor's, which the processor has looked at. A kernel that set
+    // the bit and did not find it here would give up XSAVE.
     let follow = |cr4: u32, bit: u32| c & !(1 << bit) | ((m.state().cr4 >> cr4 & 1) as u32) << bit;
     match (leaf, sub) {
         (1, _) => c = follow(18, 27),

@@ -17,6 +17,8 @@ pub fn send<M: X86>(m: &M, value: u64) -> Outcome {
             // The vector and nothing else of the guest's value.
             m.wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | value & 0xFF);
         }),
+        // The next three never reach a local APIC. An NMI is the monitors' doorbell, and INIT would reset a core out of
+        // its monitor.
         Ipi::Nmi(to) => signal::send_each(m, to, signal::UNMASKABLE),
         Ipi::Init(to) => signal::send_each(m, to, signal::PARK),
         Ipi::Startup(to, vector) => {

@@ -9,6 +9,7 @@ use bulkhead_monitor::mail;
 use bulkhead_monitor_abi::map::{ECAM_GPA, ECAM_SIZE, MMIO_VA, SHADOW_VA};
 use bulkhead_monitor_abi::pci::{Function, Register, Remapping, end};
 use bulkhead_monitor_abi_x86::icr;
+use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware, Rule};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -178,6 +179,40 @@ impl<M: X86> Hardware for Pci<'_, M> {
         self.0.store(MMIO_VA + address, size, value);
     }
 
+    fn message(&self, function: &Function, wanted: [u32; 3]) -> Result<[u32; 3], Denied> {
+        x86::message(self, function, wanted)
+    }
+
+    fn sends(&self, message: [u32; 3]) -> u64 {
+        x86::sends(message)
+    }
+
+    fn ring(&self, bell: u32) {
+        mail::ring_bell(self.0, bell);
+    }
+
+    fn line(&self, line: u32) -> u64 {
+        ioapic::sends(self.0, line)
+    }
+
+    fn aim(&self, at: usize, word: u64) {
+        mail::aim(self.0, at, word);
+    }
+
+    #[inline(always)]
+    fn holds(&self, rule: Rule) -> bool {
+        match rule {
+            Rule::Form => M::enforced("config-form"),
+            Rule::Unnamed => M::enforced("config-unnamed"),
+            Rule::Fixed => M::enforced("bridge-fixed"),
+            Rule::Message => M::enforced("message-form"),
+            Rule::Vector => M::enforced("message-vector"),
+            Rule::Table => M::enforced("msix-form"),
+        }
+    }
+}
+
+impl<M: X86> Routes for Pci<'_, M> {
     fn owns_core(&self, id: u32) -> bool {
         icr::contains(&self.0.x86().own, id) || !M::enforced("message-core")
     }
@@ -194,29 +229,5 @@ impl<M: X86> Hardware for Pci<'_, M> {
         self.slot(function, slot).is_some_and(|word| {
             word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed).is_ok()
         })
-    }
-
-    fn ring(&self, bell: u32) {
-        mail::ring_bell(self.0, bell);
-    }
-
-    fn line(&self, line: u32) -> u64 {
-        ioapic::sends(self.0, line)
-    }
-
-    fn aim(&self, word: usize, icr: u64) {
-        mail::aim(self.0, word, icr);
-    }
-
-    #[inline(always)]
-    fn holds(&self, rule: Rule) -> bool {
-        match rule {
-            Rule::Form => M::enforced("config-form"),
-            Rule::Unnamed => M::enforced("config-unnamed"),
-            Rule::Fixed => M::enforced("bridge-fixed"),
-            Rule::Message => M::enforced("message-form"),
-            Rule::Vector => M::enforced("message-vector"),
-            Rule::Table => M::enforced("msix-form"),
-        }
     }
 }

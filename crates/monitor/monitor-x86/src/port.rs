@@ -4,10 +4,10 @@ use crate::contract::RAX;
 use crate::{X86, pci, rtc, vmware};
 use bulkhead_monitor::record::{deny, deny_register};
 use bulkhead_monitor::{Outcome, hypercall, mail};
-use bulkhead_monitor_abi::hypercall::{BELL_PORT, CALL_PORT, POWER_OFF, POWER_PORT, POWER_RESTART};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{Cause, Condition, State};
 use bulkhead_monitor_abi_x86::config::Quiet;
+use bulkhead_monitor_abi_x86::port::{BELL_PORT, CALL_PORT, POWER_OFF, POWER_PORT, POWER_RESTART};
 
 /// An access to a port, as an exit tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -112,8 +112,9 @@ pub trait Vcpu {
     fn reset(&self, ops: &[Op]);
     /// Sets the first two arguments of a fresh guest, and its first instruction if that is not the record's.
     fn begin(&self, arguments: [u64; 2], entry: Option<u64>);
-    /// Sets the first instruction of a core that another one starts, by the place that it named.
-    fn startup(&self, place: u8);
+    /// Sets the first instruction of a core that another one starts. `named` came with [`crate::signal::START`]. The
+    /// architecture defines it: as a page, or as a row of a table of its own, which has wider words.
+    fn startup(&self, named: u8);
 }
 
 /// Interrupts of this core, and those that it sends.

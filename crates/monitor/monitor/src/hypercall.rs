@@ -40,6 +40,7 @@ pub fn decided<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
             OK
         }
         Call::Control(to, request) => mail::post(m, to, request),
+        // One load of one word: state and number of restarts are of one moment.
         Call::Status(of) => m.mailbox(of).status.load(Ordering::Acquire),
         Call::Slot(slot) => link::call(m, call, slot, arguments),
         Call::Answer(result) => result,

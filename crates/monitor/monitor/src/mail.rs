@@ -133,8 +133,11 @@ pub fn ring_bell<M: Monitor>(m: &M, number: u32) -> bool {
     }
     let rung = m.mailbox(m.config().sandbox).rung.get(number as usize);
     let (Some(bell), Some(rung)) = (m.bells().get(number as usize), rung) else { return false };
+    // The receiver writes its armed word. It can only ask for the interrupts that the manifest gives it.
     if bell::admit(rung, m.word(bell.armed)) {
         let aimed = || m.word(bell.aim).load(Ordering::Acquire);
+        // A Linux chooses core and interrupt by its own table, so its monitor leaves the message in a word. That word
+        // is in another monitor's page and thus a claim.
         let message = if bell.aim == 0 { bell.message } else { aimed() };
         if M::is_aim(&bell.cores, message) {
             m.send(message);

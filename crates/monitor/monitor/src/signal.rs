@@ -10,9 +10,9 @@ use core::sync::atomic::Ordering;
 
 /// Signal, in [`crate::contract::Shared::signals`]: wait for a start-up.
 pub const PARK: u32 = 1 << 8;
-/// Start at the place in bits 7:0.
+/// Start as bits 7:0 name it ([`crate::contract::Vcpu::startup`]).
 pub const START: u32 = 1 << 9;
-/// [`START`] and its place.
+/// [`START`] and its name.
 const START_BITS: u32 = START | 0xFF;
 /// An interrupt for the guest that it cannot mask.
 pub const UNMASKABLE: u32 = 1 << 10;

@@ -1,14 +1,16 @@
 //! A monitor's treatment of accesses to PCI: to a function's configuration space, or to a page that holds an MSI-X
 //! table. Portable; the hardware is behind [`Hardware`].
 //!
-//! It keeps three things true. A BAR stays where the host put it. A message names one of the sandbox's cores and a
-//! vector that a local APIC accepts. Elsewhere only the bits that the host allowed are ever written.
+//! It keeps three things true. A BAR stays where the host put it. A message is an interrupt that the sandbox may raise,
+//! on one of its cores. Elsewhere only the bits that the host allowed are ever written.
+//!
+//! Encodings of messages are the architecture's: [`Hardware::message`].
 #![no_std]
 
+pub mod x86;
+
 use bulkhead_monitor_abi::PAGE;
-use bulkhead_monitor_abi::pci::{
-    COMMAND, Function, INTX_OFF, Register, Remapping, Reset, SLOTS, end,
-};
+use bulkhead_monitor_abi::pci::{COMMAND, Function, INTX_OFF, Register, Reset, end};
 
 /// The machine, as the logic needs it. Two cores of a sandbox come one after the other: a reset in the midst of
 /// another's access would move its BARs.
@@ -30,21 +32,19 @@ pub trait Hardware {
     fn set_page(&self, address: u64, size: u8, value: u64);
     /// Waits for so many milliseconds, or until something is done: then it is true.
     fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool;
-    /// Tells if a local APIC is one of the sandbox's.
-    fn owns_core(&self, id: u32) -> bool;
-    /// Returns the number of the entry for a vector on an own core, counted from the sandbox's first one
-    /// ([`Remapping::Entries`]).
-    fn entry(&self, core: u32, vector: u8) -> u32;
-    /// Returns an entry of the function's remapping table, if it has one.
-    fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
-    /// Makes an entry that is 0 so; false if it is not 0 any more.
-    fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
+    /// Translates a message of the guest's for the hardware: address, upper half, data.
+    ///
+    /// # Errors
+    /// [`Denied`]: it is not an interrupt that the sandbox may raise on one of its cores.
+    fn message(&self, function: &Function, wanted: [u32; 3]) -> Result<[u32; 3], Denied>;
+    /// Returns the word by which a monitor sends the interrupt of a message that [`Self::message`] has allowed.
+    fn sends(&self, message: [u32; 3]) -> u64;
     /// Rings a doorbell of the sandbox's.
     fn ring(&self, bell: u32);
-    /// Finds where the guest's own table sends a line, as an ICR takes it; 0: nowhere.
+    /// Finds where the guest's own table sends a line, as such a word; 0: nowhere.
     fn line(&self, line: u32) -> u64;
     /// Says where interrupts of a channel go, in a word of the sandbox's.
-    fn aim(&self, word: usize, icr: u64);
+    fn aim(&self, at: usize, word: u64);
     /// Tells if a rule is enforced: all are, but for the mutation gate.
     fn holds(&self, _: Rule) -> bool {
         true
@@ -60,9 +60,9 @@ pub enum Rule {
     Unnamed,
     /// A bridge stays as it is.
     Fixed,
-    /// A message is a fixed or lowest-priority one by an edge, to a physical destination.
+    /// A message has the form of an ordinary interrupt to one core.
     Message,
-    /// Its vector is one that a local APIC accepts.
+    /// Its interrupt is one that devices may raise.
     Vector,
     /// The MSI-X table is accessed by 32 or 64 bits, a channel's registers by 32.
     Table,
@@ -241,7 +241,7 @@ fn mask(hw: &impl Hardware, function: &Function) {
 /// Writes the MSI that the guest wants to the hardware.
 fn message_registers(hw: &impl Hardware, function: &Function) -> Result<(), Denied> {
     let word = |n: u32| hw.shadow(function.msi_shadow.wrapping_add(n));
-    let data = message(hw, function, [word(0), word(1), word(2)])?;
+    let data = hw.message(function, [word(0), word(1), word(2)])?;
     let address = function.msi.wrapping_add(4);
     hw.set_config(function, address, data[0]);
     // As with the BARs: the first one that stays says that no reset lasts.
@@ -253,55 +253,6 @@ fn message_registers(hw: &impl Hardware, function: &Function) -> Result<(), Deni
     }
     hw.set_config(function, function.msi_data, data[2]);
     Ok(())
-}
-
-/// Translates a message of the guest's for the hardware: address, upper half, data (APM 16.12; AMD IOMMU specification,
-/// 2.2.5).
-fn message(
-    hw: &impl Hardware,
-    function: &Function,
-    [address, upper, data]: [u32; 3],
-) -> Result<[u32; 3], Denied> {
-    const WINDOW: u32 = 0xFEE0_0000;
-    const DESTINATION: u32 = 0xFF000;
-    /// All cores, even where one has this ID.
-    const BROADCAST: u32 = 0xFF;
-    /// Vector; fixed or lowest priority; the level's assertion, which an edge ignores.
-    const ALLOWED: u32 = 0xFF | 1 << 8 | 1 << 14;
-    let (core, vector) = (address >> 12 & 0xFF, data & 0xFF);
-    // Physical destination without a redirection hint (bits 2 and 3), edge.
-    let known = address & !DESTINATION == WINDOW && upper == 0 && data & !ALLOWED == 0;
-    if !known && hw.holds(Rule::Message) || vector < 16 && hw.holds(Rule::Vector) {
-        return Err(Denied);
-    }
-    let remapping = function.remapping();
-    if !known && matches!(remapping, Remapping::Entries(_)) {
-        // In a build without the rule, to see that the IOMMU refuses another's entry.
-        return Ok([address, upper, data]);
-    }
-    if core == BROADCAST || !hw.owns_core(core) {
-        return Err(Denied);
-    }
-    if let Remapping::Entries(first) = remapping {
-        /// An index of 16 bits, the highest of them apart (VT-d specification, 5.1.2.2). The data is not looked at.
-        const INDEXED: u32 = WINDOW | 1 << 4;
-        let index = first.wrapping_add(hw.entry(core, vector as u8));
-        return Ok([INDEXED | (index & 0x7FFF) << 5 | (index >> 15 & 1) << 2, 0, 0]);
-    }
-    let wanted = 1 | core << 8 | vector << 16;
-    for slot in 0..SLOTS {
-        match hw.remap(function, slot) {
-            None => return Ok([WINDOW | core << 12, 0, vector]),
-            Some(entry) if entry == wanted => return Ok([WINDOW, 0, slot as u32]),
-            Some(0) if hw.set_remap(function, slot, wanted) => {
-                return Ok([WINDOW, 0, slot as u32]);
-            }
-            _ => {}
-        }
-    }
-    // A valid entry is never changed: that would need the IOMMU's command
-    // buffer, which belongs to nobody.
-    Err(Denied)
 }
 
 /// Reads `size` bytes (1, 2, 4, 8), or writes those of `write`, in the pages that hold the function's MSI-X table. The
@@ -401,12 +352,13 @@ pub fn aim(hw: &impl Hardware, function: &Function) -> Result<(), Denied> {
     let word = |n: u32| hw.shadow(function.shadow.wrapping_add(n));
     let found = match hw.config(function, function.msix) >> 30 {
         _ if hw.page(function.end + end::CONTROL, 4) & 1 == 0 => Ok(0),
-        ENABLED if word(3) & MASKED == 0 => message(hw, function, [word(0), word(1), word(2)])
-            .map(|[address, _, vector]| u64::from(address >> 12 & 0xFF) << 32 | u64::from(vector)),
+        ENABLED if word(3) & MASKED == 0 => {
+            hw.message(function, [word(0), word(1), word(2)]).map(|message| hw.sends(message))
+        }
         ENABLED | ENABLED_AND_MASKED => Ok(0),
         _ => Ok(hw.line(function.line)),
     };
-    hw.aim(to, found.as_ref().map_or(0, |icr| *icr));
+    hw.aim(to, found.as_ref().map_or(0, |word| *word));
     found.map(drop)
 }
 
@@ -416,7 +368,7 @@ fn entry(hw: &impl Hardware, function: &Function, number: u64) -> Result<(), Den
     let at = function.table.wrapping_add(number * 16);
     let wanted = [word(0), word(1), word(2)];
     let message =
-        if word(3) & MASKED == 0 { message(hw, function, wanted).map(Some) } else { Ok(None) };
+        if word(3) & MASKED == 0 { hw.message(function, wanted).map(Some) } else { Ok(None) };
     hw.set_page(at + 12, 4, u64::from(MASKED));
     if let Some(message) = message? {
         for (i, value) in (0u64..).zip(message) {

@@ -1,7 +1,7 @@
 //! A sandbox with two functions, the first of which does not come to rest.
 
 use bulkhead_monitor_abi::pci::{COMMAND, Function, Register};
-use bulkhead_pci::{Hardware, config, stop_all};
+use bulkhead_pci::{Denied, Hardware, config, stop_all};
 use bulkhead_pci_fake::{Fake, all};
 
 /// The one that hangs, and one with a reset of PCI's.
@@ -57,20 +57,12 @@ impl Hardware for Two {
         self.at(address).set_page(address, size, value);
     }
 
-    fn owns_core(&self, id: u32) -> bool {
-        panic!("core {id} is asked for")
+    fn message(&self, _: &Function, wanted: [u32; 3]) -> Result<[u32; 3], Denied> {
+        panic!("message {wanted:x?} is asked for")
     }
 
-    fn entry(&self, core: u32, vector: u8) -> u32 {
-        panic!("the entry of vector {vector} on core {core} is asked for")
-    }
-
-    fn remap(&self, _: &Function, slot: usize) -> Option<u32> {
-        panic!("entry {slot} is read")
-    }
-
-    fn set_remap(&self, _: &Function, slot: usize, _: u32) -> bool {
-        panic!("entry {slot} is written")
+    fn sends(&self, message: [u32; 3]) -> u64 {
+        panic!("the word of {message:x?} is asked for")
     }
 
     fn ring(&self, bell: u32) {

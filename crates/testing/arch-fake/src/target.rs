@@ -5,8 +5,9 @@
 use crate::{FakeNested, FakeOwn};
 use bulkhead_image::{Confine, Entry, Error, Guest, Pages, Program, Start, Tail, Target, bare};
 use bulkhead_ioapic::Lines;
-use bulkhead_layout::monitor;
 use bulkhead_layout::record::Op;
+use bulkhead_layout::x86::Iommu;
+use bulkhead_layout::{image, monitor};
 use bulkhead_plan::facts::{Doorbells, Facts, GuestMap};
 use bulkhead_plan::{self as plan, Arch, Plan, Sandbox, Span};
 use core::ops::{Deref, DerefMut};
@@ -49,6 +50,30 @@ pub const FACTS: Facts = Facts {
 /// The architecture, for a machine.
 pub const ARCH: Arch = Arch::Other(&FACTS);
 
+/// Header of an image: the portable part, and what only this architecture has.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Header {
+    /// Part that all architectures have.
+    pub portable: image::Header,
+    /// Registers of the boot code's console.
+    pub console: u64,
+}
+
+impl Deref for Header {
+    type Target = image::Header;
+
+    fn deref(&self) -> &image::Header {
+        &self.portable
+    }
+}
+
+impl DerefMut for Header {
+    fn deref_mut(&mut self) -> &mut image::Header {
+        &mut self.portable
+    }
+}
+
 /// A monitor's configuration: the portable part, and what only this architecture has.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -83,6 +108,8 @@ impl Odd {
     pub const PC: u64 = 0xA3;
     /// First of two trap registers.
     pub const TRAPS: u64 = 0xB0;
+    /// Registers of the boot code's console.
+    pub const CONSOLE: u64 = 0x70_0000_9000;
     /// First bytes of an image.
     pub const MAGIC: &[u8; 8] = b"ODD BOOT";
 }
@@ -94,11 +121,16 @@ fn set(register: u64, value: u64) -> Op {
 impl Target for Odd {
     type Own = FakeOwn<PAGE>;
     type Nested = FakeNested;
+    type Header = Header;
     type Config = Config;
     const MAPS_HOST: bool = true;
 
     fn headers(entry: u64) -> Vec<u8> {
         [*Self::MAGIC, entry.to_be_bytes()].concat()
+    }
+
+    fn describe(header: &mut Header, _: &Plan, _: Iommu) {
+        header.console = Self::CONSOLE;
     }
 
     fn vectors(_: &Program) -> Result<Option<Vec<u8>>, Error> {

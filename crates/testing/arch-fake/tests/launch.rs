@@ -3,13 +3,13 @@
 
 use bulkhead_arch::BootMachine;
 use bulkhead_arch_fake::FakeMachine;
-use bulkhead_launch::{Error, Image, play, start_cores, start_of, verify, words};
-use bulkhead_layout::image::{
-    ConfigOp, Header, Iommu, LineTest, MAGIC, Range, Sandbox, VERSION, checksum,
-};
+use bulkhead_launch::{Error, Image, Own, play, start_cores, start_of, verify, words};
+use bulkhead_layout::image::{self, ConfigOp, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::{CORE_STRIDE, IMAGE_PA};
 use bulkhead_layout::record::Op;
+use bulkhead_layout::x86::{Header, Iommu, LineTest};
 use std::collections::BTreeSet;
+use std::ops::Deref;
 
 const MONITORS: u64 = IMAGE_PA + 0x10_0000;
 
@@ -23,15 +23,28 @@ fn machine() -> FakeMachine {
     }
 }
 
-fn header() -> Header {
-    Header {
+fn portable() -> image::Header {
+    image::Header {
         magic: MAGIC,
         version: VERSION,
         sandboxes: 2,
         image: Range { start: IMAGE_PA, len: 0x20_0000 },
         boot: Range { start: IMAGE_PA, len: 0x1_0000 },
+        own: Header::OWN,
         ..Default::default()
     }
+}
+
+fn header() -> Header {
+    Header { portable: portable(), ..Default::default() }
+}
+
+/// With a sealed part of these words.
+fn sealing(sealed: &[u64]) -> Header {
+    let mut header = header();
+    header.sealed = size_of_val(sealed) as u64;
+    header.checksum = checksum(words(sealed));
+    header
 }
 
 /// Sandbox `n` with cores of its own and 16 MiB.
@@ -55,7 +68,7 @@ fn check(header: &mut Header, sandboxes: &[Sandbox], machine: &FakeMachine) -> R
     let sealed = [0, 0, 17, 4];
     header.sealed = 32;
     header.checksum = checksum(words(&sealed));
-    verify(Image { header, sandboxes, config_ops: &[], launch: &[] }, &sealed, machine)
+    verify(&Image { header, sandboxes, config_ops: &[], launch: &[] }, &sealed, machine)
 }
 
 #[test]
@@ -67,12 +80,14 @@ fn a_right_image_passes() {
 #[test]
 fn each_wrong_thing_has_its_error() {
     type Spoil = fn(&mut Header, &mut [Sandbox], &mut FakeMachine);
-    let cases: [(Spoil, Error); 13] = [
+    let cases: [(Spoil, Error); 15] = [
         (|h, _, _| h.magic = 1, Error::Magic),
         (|h, _, _| h.version = VERSION + 1, Error::Version(VERSION + 1)),
         (|h, _, _| h.image.start += 4096, Error::Bounds("image")),
         (|h, _, _| h.boot.len = u64::MAX, Error::Bounds("boot")),
         (|h, _, _| h.sandboxes = 0, Error::Bounds("number of sandboxes")),
+        (|h, _, _| h.own += 8, Error::Bounds("the header's own part")),
+        (|h, _, _| h.monitors = 3, Error::Bounds("the kind of monitors")),
         (|_, s, _| s[1].cores = 17, Error::Bounds("number of cores")),
         (|_, s, _| s[0].monitor_root = 0x1000, Error::Bounds("monitor's page tables")),
         (|_, s, _| s[0].memory[0].len = 0, Error::Bounds("memory")),
@@ -97,9 +112,9 @@ fn kernels_without_monitors_are_filled_from_the_image_alone() {
     let copy = Op { kind: Op::COPY, dst: 0x200_0000, src: IMAGE_PA + 0x1000, len: 0x1000 };
     let check = |op: Op| {
         let (sealed, two) = ([0, 0, 17, 4], [sandbox(0, &[5]), sandbox(1, &[4, 7])]);
-        let h = Header { sealed: 32, checksum: checksum(words(&sealed)), ..header() };
+        let h = sealing(&sealed);
         let image = Image { header: &h, sandboxes: &two, config_ops: &[], launch: &[op] };
-        verify(image, &sealed, &machine())
+        verify(&image, &sealed, &machine())
     };
     assert_eq!(check(copy), Ok(()));
     assert_eq!(check(Op { kind: Op::ZERO, src: 0, dst: 0x300_0000, len: 0x100_0000 }), Ok(()));
@@ -127,10 +142,11 @@ fn kernels_without_monitors_are_filled_from_the_image_alone() {
 fn a_channel_that_is_cleared_is_nobodys_ram() {
     let check = |dst, len| {
         let (sealed, two) = ([0, 0, 17, 4], [sandbox(0, &[5]), sandbox(1, &[4, 7])]);
-        let h = Header { sealed: 32, checksum: checksum(words(&sealed)), monitors: 1, ..header() };
+        let mut h = sealing(&sealed);
+        h.monitors = 1;
         let op = Op { kind: Op::ZERO, dst, src: 0, len };
         let image = Image { header: &h, sandboxes: &two, config_ops: &[], launch: &[op] };
-        verify(image, &sealed, &machine())
+        verify(&image, &sealed, &machine())
     };
     assert_eq!(check(0x400_0000, 0x1_0000), Ok(()));
     // Partly a sandbox's memory, or the image; no RAM; the page of start-up code.
@@ -148,12 +164,12 @@ fn kernels_without_monitors_lie_where_the_boot_code_sees() {
     let mut machine = machine();
     machine.ram.push((0x1_0000_0000, 0x1000_0000));
     let sealed = [0, 0, 17, 4];
-    let checksum = checksum(words(&sealed));
-    let h = Header { sealed: 32, checksum, sandboxes: 1, ..header() };
+    let mut h = sealing(&sealed);
+    h.sandboxes = 1;
     let op = Op { kind: Op::ZERO, dst: 0x1_0000_0000, src: 0, len: 0x1000 };
     let check = |launch: &[Op]| {
         let sandboxes = &[high];
-        verify(Image { header: &h, sandboxes, config_ops: &[], launch }, &sealed, &machine)
+        verify(&Image { header: &h, sandboxes, config_ops: &[], launch }, &sealed, &machine)
     };
     assert_eq!(check(&[]), Ok(()));
     assert_eq!(check(&[op]), Err(Error::Bounds("launch record")));
@@ -220,10 +236,10 @@ fn the_iommu_has_tables_of_its_own() {
 fn steps_name_registers() {
     let two = [sandbox(0, &[5]), sandbox(1, &[4])];
     let sealed = [0, 0, 17, 4];
-    let h = Header { sealed: 32, checksum: checksum(words(&sealed)), ..header() };
+    let h = sealing(&sealed);
     let found = |op| {
         verify(
-            Image { header: &h, sandboxes: &two, config_ops: &[op], launch: &[] },
+            &Image { header: &h, sandboxes: &two, config_ops: &[op], launch: &[] },
             &sealed,
             &machine(),
         )
@@ -250,17 +266,15 @@ fn a_changed_word_shows_in_the_checksum() {
     let two = [sandbox(0, &[5]), sandbox(1, &[4])];
     check(&mut h, &two, &machine()).unwrap();
     let image = Image { header: &h, sandboxes: &two, config_ops: &[], launch: &[] };
-    assert_eq!(verify(image, &[0, 0, 4, 17], &machine()), Err(Error::Checksum));
-    assert_eq!(verify(image, &[0, 0, 17], &machine()), Err(Error::Checksum));
+    assert_eq!(verify(&image, &[0, 0, 4, 17], &machine()), Err(Error::Checksum));
+    assert_eq!(verify(&image, &[0, 0, 17], &machine()), Err(Error::Checksum));
 }
 
 #[test]
 fn the_boot_core_goes_last_and_first_cores_after_their_others() {
     let two = [sandbox(0, &[5, 6]), sandbox(1, &[4, 7])];
-    let h = header();
-    let image = Image { header: &h, sandboxes: &two, config_ops: &[], launch: &[] };
     let mut m = machine();
-    let own = start_cores(image, &mut m).unwrap();
+    let own = start_cores(&two, &mut m).unwrap();
     let order: Vec<u32> = m.started.iter().map(|s| s.0).collect();
     assert_eq!(order, [6, 5, 7]);
     assert_eq!(own, Some(start_of(&two[1], 0)));
@@ -271,11 +285,9 @@ fn the_boot_core_goes_last_and_first_cores_after_their_others() {
 #[test]
 fn a_core_that_does_not_arrive_is_named() {
     let one = [sandbox(0, &[5, 6])];
-    let h = header();
-    let image = Image { header: &h, sandboxes: &one, config_ops: &[], launch: &[] };
     let mut m = machine();
     m.dead.insert(6);
-    assert_eq!(start_cores(image, &mut m), Err(6));
+    assert_eq!(start_cores(&one, &mut m), Err(6));
 }
 
 #[test]
@@ -297,10 +309,10 @@ fn a_record_zeroes_copies_and_stores() {
 fn steps_with_registers_come_after_the_page_of_these() {
     let two = [sandbox(0, &[5]), sandbox(1, &[4])];
     let sealed = [0, 0, 17, 4];
-    let h = Header { sealed: 32, checksum: checksum(words(&sealed)), ..header() };
+    let h = sealing(&sealed);
     let found = |ops: &[ConfigOp]| {
         let image = Image { header: &h, sandboxes: &two, config_ops: ops, launch: &[] };
-        verify(image, &sealed, &machine())
+        verify(&image, &sealed, &machine())
     };
     let op = |kind, offset, value| ConfigOp { bdf: 0, offset, kind, value };
     let at = op(ConfigOp::AT, 0, 0xFED9_0000);
@@ -331,4 +343,43 @@ fn tables_of_another_kind_of_iommu_lie_apart_too() {
     assert_eq!(found(IMAGE_PA + 0x4_0008, 0x1000), Err(Error::Bounds("IOMMU")));
     assert_eq!(found(0x7000_0000, 0x1000), Err(Error::Bounds("IOMMU")));
     assert_eq!(found(MONITORS, 0x1000), Err(Error::Overlap(0, MONITORS)));
+}
+
+/// A header of another architecture: cores start in the image, and one unit reads tables.
+struct Odd(image::Header, Range);
+
+impl Deref for Odd {
+    type Target = image::Header;
+
+    fn deref(&self) -> &image::Header {
+        &self.0
+    }
+}
+
+impl Own for Odd {
+    const START_CODE: Option<Range> = None;
+
+    fn check(&self) -> Result<(), &'static str> {
+        if self.own == 16 { Ok(()) } else { Err("the odd part") }
+    }
+
+    fn tables(&self) -> impl Iterator<Item = Range> {
+        [self.1].into_iter()
+    }
+}
+
+#[test]
+fn another_architecture_checks_its_own_part() {
+    let (sealed, two) = ([0, 0, 17, 4], [sandbox(0, &[5]), sandbox(1, &[4, 7])]);
+    let check = |own, table, dst| {
+        let h = Odd(image::Header { own, ..*sealing(&sealed) }, table);
+        let launch = &[Op { kind: Op::ZERO, dst, src: 0, len: 8 }];
+        let image = Image { header: &h, sandboxes: &two, config_ops: &[], launch };
+        verify(&image, &sealed, &machine())
+    };
+    // The page in which x86's cores start is memory as any other.
+    assert_eq!(check(16, Range::default(), 0x8000), Ok(()));
+    assert_eq!(check(15, Range::default(), 0x8000), Err(Error::Bounds("the odd part")));
+    let table = Range { start: MONITORS + 0x1_0000, len: 8 };
+    assert_eq!(check(16, table, 0x8000), Err(Error::Overlap(1, MONITORS + 0x1_0000)));
 }

@@ -2,11 +2,11 @@
 //! the plan's pages with the plan's rights, and nothing else. A wrong right in an entry is found.
 
 use bulkhead_arch::{Leaf, Memory, PageFormat, Rights, TableMemory, leaves, lowest, walk};
-use bulkhead_arch_fake::target::{ARCH, Config, FACTS, Odd, PAGE};
+use bulkhead_arch_fake::target::{ARCH, Config, FACTS, Header, Odd, PAGE};
 use bulkhead_arch_fake::{FakeNested, FakeOwn, elf};
 use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_image::{Baked, Error, Programs, Target, bake, bake_for};
-use bulkhead_layout::image::{Header, Sandbox as Described};
+use bulkhead_layout::image::Sandbox as Described;
 use bulkhead_layout::info::Info;
 use bulkhead_layout::map::{CONFIG_VA, CORES_VA, GUEST_VA, MAILBOX_VA, REPORT_VA, SLOT_TABLES_VA};
 use bulkhead_layout::monitor::{Action, Slice};
@@ -149,7 +149,7 @@ fn header(bytes: &[u8]) -> Header {
 
 fn described(bytes: &[u8], index: usize) -> Described {
     let at = (Memory16(bytes).read(FACTS.image + 256, 0) - FACTS.image) as usize;
-    let at = at + size_of::<Header>() + index * size_of::<Described>();
+    let at = at + header(bytes).sandboxes_at() + index * size_of::<Described>();
     Described::read_from_prefix(&bytes[at..]).expect("a sandbox").0
 }
 
@@ -269,6 +269,7 @@ fn each_sandbox_reaches_what_the_plan_says() {
     assert_eq!(wrong(&baked, 0).or(wrong(&baked, 1)), None);
     assert_eq!(&baked.bytes[..8], Odd::MAGIC);
     assert_eq!(header(&baked.bytes).monitors, FACTS.monitors);
+    assert_eq!((header(&baked.bytes).console, header(&baked.bytes).own), (Odd::CONSOLE, 8));
 }
 
 /// Finds the entry of the smallest page around an address.

@@ -3,8 +3,9 @@
 use crate::{Input, Seen};
 use bulkhead_arch::{BootMachine, CoreStart};
 use bulkhead_launch::{Image, start_cores, verify, words};
-use bulkhead_layout::image::{Header, Range, Sandbox, checksum};
-use bulkhead_layout::map::{IMAGE_PA, TRAMPOLINE_PA};
+use bulkhead_layout::image::{Range, Sandbox, checksum};
+use bulkhead_layout::map::IMAGE_PA;
+use bulkhead_layout::x86::{Header, TRAMPOLINE_PA};
 use bulkhead_manifest::source::Source;
 use bulkhead_manifest::{Options, load_text, render};
 use bulkhead_pci_fake::Words;
@@ -119,11 +120,11 @@ impl Sample {
             *sandbox = Sandbox::read_from_bytes(part).map_err(|_| "a sandbox's size")?;
         }
         let image = Image { header: &header, sandboxes: &sandboxes, config_ops: &[], launch: &[] };
-        if verify(image, &words_of, &self.machine).is_err() {
+        if verify(&image, &words_of, &self.machine).is_err() {
             return Ok(false);
         }
         let mut machine = self.machine.clone();
-        start_cores(image, &mut machine).map_err(|id| format!("core {id} did not arrive"))?;
+        start_cores(&sandboxes, &mut machine).map_err(|id| format!("core {id} did not arrive"))?;
         keeps_the_rules(&header, &sandboxes, &self.machine)?;
         Ok(true)
     }

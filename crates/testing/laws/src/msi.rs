@@ -4,7 +4,8 @@ use crate::Lawful;
 use crate::icr::owns;
 use bulkhead_monitor_abi::pci::{Function, Register};
 use bulkhead_monitor_abi_x86::icr::Ids;
-use bulkhead_pci::{Hardware, Rule, config};
+use bulkhead_pci::x86::{self, Routes};
+use bulkhead_pci::{Denied, Hardware, Rule, config};
 use core::cell::Cell;
 
 /// Offset of the MSI capability.
@@ -83,17 +84,11 @@ impl Hardware for Kept<'_> {
     fn wait(&self, _: u32, _: impl Fn() -> bool) -> bool {
         false
     }
-    fn owns_core(&self, id: u32) -> bool {
-        owns(self.own, id)
+    fn message(&self, function: &Function, wanted: [u32; 3]) -> Result<[u32; 3], Denied> {
+        x86::message(self, function, wanted)
     }
-    fn entry(&self, _: u32, _: u8) -> u32 {
-        0
-    }
-    fn remap(&self, _: &Function, _: usize) -> Option<u32> {
-        None
-    }
-    fn set_remap(&self, _: &Function, _: usize, _: u32) -> bool {
-        false
+    fn sends(&self, message: [u32; 3]) -> u64 {
+        x86::sends(message)
     }
     fn ring(&self, _: u32) {
         self.strayed.set(true);
@@ -106,6 +101,21 @@ impl Hardware for Kept<'_> {
     }
     fn holds(&self, rule: Rule) -> bool {
         self.without != Some(rule)
+    }
+}
+
+impl Routes for Kept<'_> {
+    fn owns_core(&self, id: u32) -> bool {
+        owns(self.own, id)
+    }
+    fn entry(&self, _: u32, _: u8) -> u32 {
+        0
+    }
+    fn remap(&self, _: &Function, _: usize) -> Option<u32> {
+        None
+    }
+    fn set_remap(&self, _: &Function, _: usize, _: u32) -> bool {
+        false
     }
 }
 

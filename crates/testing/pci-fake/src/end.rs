@@ -5,6 +5,7 @@ use crate::{Access, CORES, Words};
 use bulkhead_image::{end, pci::Shadow};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::pci::{Function, Register, Reset};
+use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware};
 use bulkhead_plan::{self as plan, Bdf, Span};
 use std::cell::{Cell, RefCell};
@@ -244,22 +245,12 @@ impl Hardware for End {
         }
     }
 
-    fn owns_core(&self, id: u32) -> bool {
-        CORES.contains(&id)
+    fn message(&self, function: &Function, wanted: [u32; 3]) -> Result<[u32; 3], Denied> {
+        x86::message(self, function, wanted)
     }
 
-    fn entry(&self, core: u32, vector: u8) -> u32 {
-        self.complain(format!("the entry of vector {vector} on core {core}"));
-        0
-    }
-
-    fn remap(&self, _: &Function, _: usize) -> Option<u32> {
-        None
-    }
-
-    fn set_remap(&self, _: &Function, slot: usize, _: u32) -> bool {
-        self.complain(format!("remapping entry {slot}"));
-        false
+    fn sends(&self, message: [u32; 3]) -> u64 {
+        x86::sends(message)
     }
 
     fn ring(&self, bell: u32) {
@@ -281,5 +272,25 @@ impl Hardware for End {
             self.complain(format!("word {word} is written"));
         }
         self.aim.set(icr);
+    }
+}
+
+impl Routes for End {
+    fn owns_core(&self, id: u32) -> bool {
+        CORES.contains(&id)
+    }
+
+    fn entry(&self, core: u32, vector: u8) -> u32 {
+        self.complain(format!("the entry of vector {vector} on core {core}"));
+        0
+    }
+
+    fn remap(&self, _: &Function, _: usize) -> Option<u32> {
+        None
+    }
+
+    fn set_remap(&self, _: &Function, slot: usize, _: u32) -> bool {
+        self.complain(format!("remapping entry {slot}"));
+        false
     }
 }

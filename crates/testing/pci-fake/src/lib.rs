@@ -13,6 +13,7 @@ pub use samples::{all, bridge};
 
 use bulkhead_image::pci::{Described, Shadow, own};
 use bulkhead_layout::pci::{Function, Register, Reset, SLOTS};
+use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware};
 use bulkhead_plan as plan;
 use bulkhead_random::SplitMix64;
@@ -565,6 +566,29 @@ impl Hardware for Fake {
         self.after_write();
     }
 
+    fn message(&self, function: &Function, wanted: [u32; 3]) -> Result<[u32; 3], Denied> {
+        x86::message(self, function, wanted)
+    }
+
+    fn sends(&self, message: [u32; 3]) -> u64 {
+        x86::sends(message)
+    }
+
+    fn ring(&self, bell: u32) {
+        self.complain(format!("doorbell {bell} is rung"));
+    }
+
+    fn line(&self, line: u32) -> u64 {
+        self.complain(format!("line {line} is asked for"));
+        0
+    }
+
+    fn aim(&self, word: usize, _: u64) {
+        self.complain(format!("word {word} is written"));
+    }
+}
+
+impl Routes for Fake {
     fn owns_core(&self, id: u32) -> bool {
         CORES.contains(&id)
     }
@@ -595,18 +619,5 @@ impl Hardware for Fake {
             *place = entry;
         }
         free
-    }
-
-    fn ring(&self, bell: u32) {
-        self.complain(format!("doorbell {bell} is rung"));
-    }
-
-    fn line(&self, line: u32) -> u64 {
-        self.complain(format!("line {line} is asked for"));
-        0
-    }
-
-    fn aim(&self, word: usize, _: u64) {
-        self.complain(format!("word {word} is written"));
     }
 }

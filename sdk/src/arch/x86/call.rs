@@ -1,8 +1,8 @@
 //! Hypercalls: VMMCALL on AMD's processors, VMCALL on Intel's, or a port.
 
-use bulkhead_layout::hypercall::CALL_PORT;
-use bulkhead_layout::image::MONITORS_VMX;
 use bulkhead_layout::info::Info;
+use bulkhead_layout::x86::MONITORS_VMX;
+use bulkhead_layout::x86::port::CALL_PORT;
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

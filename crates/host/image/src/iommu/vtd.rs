@@ -13,7 +13,8 @@ use bulkhead_arch_x86::vtd::{
     root_entry,
 };
 use bulkhead_layout::PAGE;
-use bulkhead_layout::image::{self, ConfigOp, Range};
+use bulkhead_layout::image::{ConfigOp, Range};
+use bulkhead_layout::x86;
 use bulkhead_plan::{Bdf, Iommu, Plan, Sandbox};
 
 /// Entries for one core: one a vector.
@@ -142,7 +143,7 @@ pub fn tables(pages: &mut Pages, plan: &Plan, grants: &[Grant]) -> Result<Made, 
         write(pages, queue + n * 16, command);
     }
     let tables = Range { start, len: pages.end() - start };
-    let header = image::Iommu { device_table: tables, ..image::Iommu::default() };
+    let header = x86::Iommu { device_table: tables, ..x86::Iommu::default() };
     Ok(Made { header, steps: steps(&iommu, root, interrupts, queue) })
 }
 

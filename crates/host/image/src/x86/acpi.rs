@@ -7,10 +7,10 @@ use acpi_tables::sdt::Sdt;
 use acpi_tables::{Aml, AmlSink, aml};
 use bulkhead_arch_x86::cmos::INDEX_PORT;
 use bulkhead_ioapic::GPA;
-use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{
     CHANNELS_END, CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, REPORTS_GPA, SLOTS_END,
 };
+use bulkhead_layout::x86::port::{POWER_PORT, POWER_RESTART};
 use bulkhead_plan::{Bdf, End, Function, Machine, PciRoot, RTC, Sandbox, Trigger};
 
 const OEM: [u8; 6] = *b"BLKHD ";

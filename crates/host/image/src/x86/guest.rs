@@ -9,11 +9,11 @@ use crate::kernel::Ground;
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::GDT;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{
     CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA, REPORTS_GPA,
     SLOTS_END, SLOTS_GPA,
 };
+use bulkhead_layout::x86::port::{POWER_PORT, POWER_RESTART};
 use bulkhead_plan::{End, Guest as Wanted, Machine, Plan, Sandbox};
 use std::path::Path;
 

@@ -26,6 +26,7 @@ use bulkhead_ioapic::Lines;
 use bulkhead_layout::map::VECTORS_VA;
 use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
+use bulkhead_layout::x86::{Header, Iommu};
 use bulkhead_plan::{self as plan, Plan, RTC, Sandbox};
 
 /// The part of a target in which SVM and VT-x differ.
@@ -54,11 +55,18 @@ pub trait Virtualization {
 impl<V: Virtualization> Target for V {
     type Own = LongMode;
     type Nested = V::Nested;
+    type Header = Header;
     type Config = Config;
     const MAPS_HOST: bool = V::MAPS_HOST;
 
     fn headers(entry: u64) -> Vec<u8> {
         loader::headers(entry)
+    }
+
+    fn describe(header: &mut Header, plan: &Plan, iommu: Iommu) {
+        header.console = plan.machine.console;
+        header.debug_port = plan.machine.debug_port;
+        header.iommu = iommu;
     }
 
     fn vectors(program: &Program) -> Result<Option<Vec<u8>>, Error> {

@@ -2,7 +2,7 @@
 //! value, writes go nowhere), without a record. The reasons are in docs/decisions/0005-absent-ports.md.
 
 use bulkhead_arch_x86::config::Quiet;
-use bulkhead_layout::hypercall::POWER_PORT;
+use bulkhead_layout::x86::port::POWER_PORT;
 use bulkhead_plan::Plan;
 
 const ONES: u64 = u32::MAX as u64;

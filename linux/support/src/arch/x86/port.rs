@@ -1,6 +1,6 @@
 //! Ports, for root: Linux lets a program use them that asks.
 
-use bulkhead_layout::hypercall::CALL_PORT;
+use bulkhead_layout::x86::port::CALL_PORT;
 use std::io;
 
 /// Lets this program use all ports.

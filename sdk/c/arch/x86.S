@@ -1,5 +1,5 @@
 /* Entry, interrupt entries, fault capture and start-up of further cores for C
- * guests. sdk/src/{start,interrupt,fault,cores}.rs argue each part.
+ * guests. sdk/src/arch/x86/{start,idt,fault,cores}.rs argue each part.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
     .section .text.start, "ax"
     .global _start

@@ -1,6 +1,7 @@
 //! Result of the boot code's test if the IOMMU sees the IOAPIC's messages.
 
-use bulkhead_handover::image::{BootReport, LineTest};
+use bulkhead_handover::image::BootReport;
+use bulkhead_handover::x86::LineTest;
 
 /// Vector in the IOAPIC's entry of the test, and the slot that this entry names.
 pub const DIRECT: u8 = 0x31;

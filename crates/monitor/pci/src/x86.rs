@@ -1,0 +1,78 @@
+//! Messages of x86: they name a local APIC and a vector, or an entry of the IOMMU's.
+
+use crate::{Denied, Hardware, Rule};
+use bulkhead_monitor_abi::pci::{Function, Remapping, SLOTS};
+
+/// Addresses of messages.
+const WINDOW: u32 = 0xFEE0_0000;
+
+/// Ways of a sandbox's messages.
+pub trait Routes: Hardware {
+    /// Tells if a local APIC is one of the sandbox's.
+    fn owns_core(&self, id: u32) -> bool;
+    /// Returns the number of the entry for a vector on an own core, counted from the sandbox's first one
+    /// ([`Remapping::Entries`]).
+    fn entry(&self, core: u32, vector: u8) -> u32;
+    /// Returns an entry of the function's remapping table, if it has one.
+    fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
+    /// Makes an entry that is 0 so; false if it is not 0 any more.
+    fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
+}
+
+/// Returns the word that sends the interrupt of a message without a remapping, as an ICR takes it.
+#[must_use]
+pub fn sends([address, _, vector]: [u32; 3]) -> u64 {
+    u64::from(address >> 12 & 0xFF) << 32 | u64::from(vector)
+}
+
+/// Translates a message of the guest's for the hardware: address, upper half, data (APM 16.12; AMD IOMMU specification,
+/// 2.2.5).
+///
+/// # Errors
+/// [`Denied`]: not fixed or of lowest priority by an edge, or not to an own core with a vector that an APIC accepts.
+pub fn message(
+    hw: &impl Routes,
+    function: &Function,
+    [address, upper, data]: [u32; 3],
+) -> Result<[u32; 3], Denied> {
+    const DESTINATION: u32 = 0xFF000;
+    /// All cores, even where one has this ID.
+    const BROADCAST: u32 = 0xFF;
+    /// Vector; fixed or lowest priority; the level's assertion, which an edge ignores.
+    const ALLOWED: u32 = 0xFF | 1 << 8 | 1 << 14;
+    let (core, vector) = (address >> 12 & 0xFF, data & 0xFF);
+    // Physical destination without a redirection hint (bits 2 and 3), edge. The end of a level-triggered one would
+    // reach the IOAPIC, and there another sandbox' line of that vector.
+    let known = address & !DESTINATION == WINDOW && upper == 0 && data & !ALLOWED == 0;
+    if !known && hw.holds(Rule::Message) || vector < 16 && hw.holds(Rule::Vector) {
+        return Err(Denied);
+    }
+    let remapping = function.remapping();
+    if !known && matches!(remapping, Remapping::Entries(_)) {
+        // In a build without the rule, to see that the IOMMU refuses another's entry.
+        return Ok([address, upper, data]);
+    }
+    if core == BROADCAST || !hw.owns_core(core) {
+        return Err(Denied);
+    }
+    if let Remapping::Entries(first) = remapping {
+        /// An index of 16 bits, the highest of them apart (VT-d specification, 5.1.2.2). The data is not looked at.
+        const INDEXED: u32 = WINDOW | 1 << 4;
+        let index = first.wrapping_add(hw.entry(core, vector as u8));
+        return Ok([INDEXED | (index & 0x7FFF) << 5 | (index >> 15 & 1) << 2, 0, 0]);
+    }
+    let wanted = 1 | core << 8 | vector << 16;
+    for slot in 0..SLOTS {
+        match hw.remap(function, slot) {
+            None => return Ok([WINDOW | core << 12, 0, vector]),
+            Some(entry) if entry == wanted => return Ok([WINDOW, 0, slot as u32]),
+            Some(0) if hw.set_remap(function, slot, wanted) => {
+                return Ok([WINDOW, 0, slot as u32]);
+            }
+            _ => {}
+        }
+    }
+    // A valid entry is never changed: that would need the IOMMU's command
+    // buffer, which belongs to nobody.
+    Err(Denied)
+}
