@@ -30,13 +30,6 @@ use core::mem::offset_of;
 
 ::core::arch::global_asm!(
     ".section .text.hot",
-    ".macro load_registers",
-    ".set at, 0",
-    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx, rax",
-    "   mov \\register, [rsp + at]",
-    ".set at, at + 8",
-    ".endr",
-    ".endm",
     ".global monitor_entry",
     // RSP = top of this core's stack. Entered by the start-up code, with
     // interrupts off and nothing else known.
@@ -58,15 +51,19 @@ use core::mem::offset_of;
     ".global entry_window",
     "entry_window:",
     "   jne entry_rung",
-    "   load_registers",
+    ".set at, 0",
+    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx, rax",
+    "   mov \\register, [rsp + at]",
+    ".set at, at + 8",
+    ".endr",
     // The usual way. A VMCS that a life has just begun with fails here, and is launched below.
     "   vmresume",
-    // VMRESUME has failed, as it does for a VMCS that was not launched.
+    // VMRESUME has failed, as it does for a VMCS that was not launched. It has left all registers as they were.
     "   mov eax, {error}",
     "   vmread rax, rax",
     "   cmp eax, {not_launched}",
     "   jne entry_end",
-    "   load_registers",
+    "   mov rax, [rsp + {rax}]",
     "   vmlaunch",
     ".global entry_end",
     "entry_end:",
