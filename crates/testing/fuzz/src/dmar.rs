@@ -61,9 +61,10 @@ impl Written {
             3 => input.next(),
             _ => first.wrapping_add(input.below(0x1_0000) as u64),
         };
-        let numbers = [first, last];
-        let numbers = &numbers[..usize::from(kind).clamp(1, 2)];
-        numbers.iter().for_each(|number| self.table.extend(number.to_le_bytes()));
+        self.table.extend(first.to_le_bytes());
+        if kind != UNIT {
+            self.table.extend(last.to_le_bytes());
+        }
         let named = self.scopes(input, if kind == UNIT { &[3] } else { &[1, 2] });
         let len = (self.table.len() - start) as u16;
         let claimed = match input.below(8) {
