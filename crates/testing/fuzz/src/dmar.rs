@@ -57,8 +57,9 @@ impl Written {
         self.table.extend([0, 0, flags, 0]);
         self.table.extend(segment.to_le_bytes());
         let first = input.next();
-        let last = match input.below(4) {
-            3 => input.next(),
+        let last = match input.below(8) {
+            7 => input.next(),
+            6 => u64::MAX,
             _ => first.wrapping_add(input.below(0x1_0000) as u64),
         };
         self.table.extend(first.to_le_bytes());
