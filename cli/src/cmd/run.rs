@@ -38,9 +38,9 @@ pub struct Arguments {
     /// End after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
-    /// Give up after so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    limit: u64,
+    /// Give up after so many seconds: 300 without this, and 900 in Bochs, which is slower.
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
     /// Show all that serial ports sent, not only their last lines.
     #[arg(long)]
     serial: bool,
@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let mut options = Options::new(arguments.manifest.folder(), folder);
     options.terminal = terminal && !bochs;
     options.cores = arguments.smp.map(usize::from);
-    options.limit = Duration::from_secs(arguments.limit);
+    options.limit = Duration::from_secs(arguments.limit.unwrap_or(if bochs { 900 } else { 300 }));
     options.duration = arguments.duration.map(Duration::from_secs);
     if !timed {
         options.time = Time::Live;

@@ -25,11 +25,35 @@ const DISK: &str = "/dev/vdb";
 
 /// Requests: a read of 4 KiB, of 1 MiB, a datagram there and back, 64 KiB of a stream.
 const ROWS: [(u16, &str); 4] = [
-    (id::IO_BLK_RAND4K, "io.blk_rand4k"),
-    (id::IO_BLK_SEQ1M, "io.blk_seq1m"),
-    (id::IO_NET_UDP, "io.net_udp"),
-    (id::IO_NET_TCP, "io.net_tcp"),
+    (id::IO_BLK_RAND4K, "blk_rand4k"),
+    (id::IO_BLK_SEQ1M, "blk_seq1m"),
+    (id::IO_NET_UDP, "net_udp"),
+    (id::IO_NET_TCP, "net_tcp"),
 ];
+
+/// A machine by its IOMMU.
+pub struct Unit {
+    /// Description of the machine.
+    machine: &'static str,
+    /// Beginning of its rows' names, behind their group.
+    prefix: &'static str,
+}
+
+/// AMD's IOMMU.
+pub const AMD_VI: Unit = Unit { machine: "qemu-q35", prefix: "" };
+/// Intel's.
+pub const VT_D: Unit = Unit { machine: "qemu-q35-vtd", prefix: "vtd_" };
+
+impl Unit {
+    fn row(&self, group: &str, name: &str, unit: &str, value: u64) -> Row {
+        Row::new(&format!("{group}.{}{name}", self.prefix), unit, value as f64)
+    }
+
+    /// A system on this machine, with a folder of its own.
+    fn system(&self, manifest: &'static str, dir: &str) -> System {
+        System::new(manifest, format!("{dir}-{}", self.machine)).on(self.machine)
+    }
+}
 
 /// A peer, and a job for `bhio` that knows it.
 fn job(dir: &str, work: &str) -> Result<(Peer, String), Failure> {
@@ -110,24 +134,24 @@ fn boot(counts: &Counts) -> Result<Figure, Failure> {
 /// time to answer decides whether Linux goes idle meanwhile, and how often it looks after its queues. A request at that
 /// percentile found everything ready, in both places. The smallest one says less: a single acknowledgement that came
 /// late spares one request of a stream its part. A row of its own says that no request had an exit in it.
-pub fn requests() -> Found {
+pub fn requests(unit: &Unit) -> Found {
     let work = format!("disk={DISK},rand4k=2000,seq1m=4000,udp=2000,tcp=128");
-    let (_peer, job) = job("io-rows", &work)?;
-    let system = System::new("io", "io-rows").with("linux", job);
+    let (_peer, job) = job(&format!("io-rows-{}", unit.machine), &work)?;
+    let system = unit.system("io", "io-rows").with("linux", job);
     let ran = system.run()?;
     let (bare, _) = system.run_bare(END)?;
     let (mut figures, mut monitor, mut all) = (Vec::new(), 0, 0);
     for (id, name) in ROWS {
         let (value, baseline) = (spans(&ran.counts, id, name)?, spans(&bare, id, name)?);
         (monitor, all) = (monitor + value.privileged, all + value.n);
-        let row = Row::new(name, "instructions", value.p1 as f64).against(baseline.p1 as f64);
+        let row = unit.row("io", name, "instructions", value.p1).against(baseline.p1 as f64);
         let note = format!(
             "first percentile of {} and {}; smallest {} and {}, medians {} and {}",
             value.n, baseline.n, value.min, baseline.min, value.median, baseline.median
         );
         figures.push(Figure::new(row).must(Must::Ratio(0.99, 1.01)).note(note));
     }
-    let row = Row::new("io.monitor", "instructions", monitor as f64);
+    let row = unit.row("io", "monitor", "instructions", monitor);
     let note = format!("of the monitor in {all} requests");
     figures.push(Figure::new(row).must(Must::AtMost(0.0)).note(note));
     Ok(figures)
@@ -135,10 +159,10 @@ pub fn requests() -> Found {
 
 /// Measures the time from the access that makes a device raise its interrupt to the handler, in a bare guest and on the
 /// bare machine.
-pub fn interrupt() -> Found {
+pub fn interrupt(unit: &Unit) -> Found {
     const ROUNDS: u64 = 200;
-    const NAME: &str = "io.irq_to_handler";
-    let system = || System::new("irq", "irq").with("irq", format!("rounds={ROUNDS}")).one_core();
+    const NAME: &str = "irq_to_handler";
+    let system = || unit.system("irq", "irq").with("irq", format!("rounds={ROUNDS}")).one_core();
     let ran = system().run()?;
     let (bare, _) = system().with("irq", "bare").run_bare("irq: done")?;
     let (value, baseline) =
@@ -146,12 +170,12 @@ pub fn interrupt() -> Found {
     if (value.n, baseline.n) != (ROUNDS, ROUNDS) {
         return Err(format!("{} and {} interrupts, not {ROUNDS}", value.n, baseline.n).into());
     }
-    let row = Row::new(NAME, "instructions", value.median as f64).against(baseline.median as f64);
+    let row = unit.row("io", NAME, "instructions", value.median).against(baseline.median as f64);
     let note = format!(
         "{} to {}, bare {} to {}, in {ROUNDS} rounds",
         value.min, value.max, baseline.min, baseline.max
     );
-    let exits = Row::new("exits.irq_to_handler", "exits", value.vmruns as f64);
+    let exits = unit.row("exits", NAME, "exits", value.vmruns);
     let monitor = format!("and {} instructions of the monitor", value.privileged);
     Ok(vec![
         Figure::new(row).must(Must::Ratio(1.0, 1.0)).note(note),

@@ -71,7 +71,7 @@ pub const SHORT: [Part; 17] = [
     ),
     part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
     part(&["kernel.entry_longest"], kernel::entries),
-    part(&["io.irq_to_handler", "exits.irq_to_handler"], io::interrupt),
+    part(&["io.irq_to_handler", "exits.irq_to_handler"], || io::interrupt(&io::AMD_VI)),
     // And `channel.heard_` and `channel.echoes_`, for the plot.
     part(
         &[
@@ -99,9 +99,11 @@ const LONG: &[Part] = &[
     part(&["flight.jitter_io"], io::jitter),
     part(&["flight.jitter_loaded", "flight.missed", "exits.flight"], flight::jitter),
     part(&["sched.oracle_"], sched::oracle),
-    part(&["io.blk", "io.net", "io.monitor"], io::requests),
+    part(&["io.blk", "io.net", "io.monitor"], || io::requests(&io::AMD_VI)),
+    part(&["io.vtd_blk", "io.vtd_net", "io.vtd_monitor"], || io::requests(&io::VT_D)),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),
     part(&["exits.linux_io_smp"], io::exits_smp),
+    part(&["io.vtd_irq_to_handler", "exits.vtd_irq_to_handler"], || io::interrupt(&io::VT_D)),
     part(&[PEER], peer::rows),
     part(&["linux.", "exits.linux_boot"], linux::rows),
     part(&["kernel.call_fpu", "kernel.reply_recv_fpu"], kernel::vectors),

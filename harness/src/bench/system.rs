@@ -19,7 +19,7 @@ pub struct System {
     /// Name of the manifest below systems/bench.
     pub manifest: &'static str,
     /// Folder for logs, below target/bench.
-    pub dir: &'static str,
+    pub dir: String,
     /// Sandbox, text.
     pub arguments: Vec<(&'static str, String)>,
     /// Changes of the manifest's text: what stands there once, what is to stand there.
@@ -34,10 +34,10 @@ pub struct System {
 
 impl System {
     /// In virtual time.
-    pub fn new(manifest: &'static str, dir: &'static str) -> Self {
+    pub fn new(manifest: &'static str, dir: impl Into<String>) -> Self {
         Self {
             manifest,
-            dir,
+            dir: dir.into(),
             arguments: Vec::new(),
             changes: Vec::new(),
             everywhere: Vec::new(),
@@ -62,6 +62,11 @@ impl System {
     pub fn changed_all(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
         self.everywhere.push((from.into(), to.into()));
         self
+    }
+
+    /// On the machine of another description.
+    pub fn on(self, machine: &str) -> Self {
+        self.changed_all("qemu-q35.toml", format!("{machine}.toml"))
     }
 
     /// Without monitors, on a processor that could have none.
@@ -126,7 +131,7 @@ impl System {
         for (from, to) in &self.everywhere {
             text = text.replace(from, to);
         }
-        let dir = dir(self.dir);
+        let dir = dir(&self.dir);
         std::fs::create_dir_all(&dir)?;
         let path = dir.join("system.toml");
         std::fs::write(&path, text)?;
@@ -135,7 +140,7 @@ impl System {
 
     /// Runs it to its end.
     pub fn run(&self) -> Result<Ran, Failure> {
-        let mut options = Options::new(build::target().join("artifacts"), dir(self.dir));
+        let mut options = Options::new(build::target().join("artifacts"), dir(&self.dir));
         options.time = self.time;
         options.cpu = self.cpu.map(String::from);
         options.limit = LIMIT;
@@ -147,8 +152,8 @@ impl System {
 
     /// Runs it to its end on the machine with VT-x, in Bochs.
     pub fn run_vmx(self) -> Result<Outcome, Failure> {
-        let moved = self.changed_all("qemu-q35.toml", "bochs-vmx.toml");
-        let mut options = Options::new(build::target().join("artifacts"), dir(moved.dir));
+        let moved = self.on("bochs-vmx");
+        let mut options = Options::new(build::target().join("artifacts"), dir(&moved.dir));
         options.limit = LIMIT;
         Ok(bulkhead_run::run(moved.checked()?, &options, |_| {})?)
     }

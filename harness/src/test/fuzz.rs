@@ -12,8 +12,9 @@ const SEED: u64 = 2026;
 
 /// A target, its inputs, and the share of their attempts that is accepted, in percent. With less they would not get
 /// past the first check. With more a check would have nothing to refuse.
-const BUDGETS: [(&str, u64, [u64; 2]); 10] = [
+const BUDGETS: [(&str, u64, [u64; 2]); 11] = [
     ("channel", 20_000, [10, 90]),
+    ("dmar", 20_000, [10, 90]),
     ("hypercall", 20_000, [5, 60]),
     ("icr", 20_000, [5, 60]),
     ("image", 60_000, [1, 60]),

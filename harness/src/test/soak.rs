@@ -16,7 +16,7 @@ const VTD: &str = "vtd/linux-two has two Linux with disk and network behind VT-d
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 54] = [
+pub const LEFT: [(&str, &str); 55] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -86,6 +86,7 @@ pub const LEFT: [(&str, &str); 54] = [
     ("vmx/kernel-hostile", VTX),
     ("vmx/race", RACES),
     ("vmx/race-of-the-second-core", RACES),
+    ("vmx/race-of-three-cores", RACES),
 ];
 
 /// Tells if this is a run of `make soak`.

@@ -1,8 +1,9 @@
 //! `bhdemo` plays the demo's scenario in its Linux.
 //!
 //! With `bulkhead.scenario=ci` on the kernel's command line it logs the telemetry for `bulkhead.seconds=N` (3 without
-//! it). In the middle third of that it loads its own core and its disk, which must disturb no other sandbox. It says
-//! when that begins and ends, and the last line is `demo: done`. Otherwise it shows the live view until `q`.
+//! it). In the middle third of that it loads its own core, and the disk that `bulkhead.root=DEVICE` names, which must
+//! disturb no other sandbox. It says when that begins and ends, and the last line is `demo: done`. Otherwise it shows
+//! the live view until `q`.
 #![forbid(unsafe_code)]
 
 use bulkhead_layout::marker::{LOAD_BEGINS, LOAD_ENDS};
@@ -43,14 +44,18 @@ fn scripted(line: &str) -> Result<()> {
     let third = Duration::from_secs(total.into()) / 3;
     let half = (third.as_millis() / 2).to_string();
     let view = start("bhview", &["log", seconds])?;
-    warm_up();
+    if parameter(line, "bulkhead.net").is_some() {
+        warm_up();
+    }
     sleep(third);
     println!("{LOAD_BEGINS}");
     for load in ["load", "forkexec"] {
         end("bhbench", start("bhbench", &[load, &half])?)?;
     }
     // Past the page cache, so that the disk has to come up with it.
-    end("bhio", start("bhio", &["disk=/dev/vda", "rand4k=200", "seq1m=8"])?)?;
+    if let Some(disk) = parameter(line, "bulkhead.root") {
+        end("bhio", start("bhio", &[&format!("disk={disk}"), "rand4k=200", "seq1m=8"])?)?;
+    }
     println!("{LOAD_ENDS}");
     end("bhview", view)
 }

@@ -33,7 +33,7 @@ pub struct Svm;
 /// Frame of a core.
 pub type Frame = bulkhead_monitor_shell::Frame<Svm>;
 
-/// Returns the Returns the Returns the VMCB of a core.
+/// Returns the VMCB of a core.
 #[inline(always)]
 pub fn vmcb(frame: &Frame) -> &Vmcb {
     // SAFETY: the host maps this core's VMCB there, writable; only this core

@@ -52,12 +52,12 @@ use core::mem::offset_of;
     registers!(load),
     // The usual way. A VMCS that a life has just begun with fails here, and is launched below.
     "   vmresume",
-    // VMRESUME has failed, as it does for a VMCS that was not launched.
+    // VMRESUME has failed, as it does for a VMCS that was not launched. It has left all registers as they were.
     "   mov eax, {error}",
     "   vmread rax, rax",
     "   cmp eax, {not_launched}",
     "   jne entry_end",
-    registers!(load),
+    "   mov rax, [rsp + {rax}]",
     "   vmlaunch",
     ".global entry_end",
     "entry_end:",

@@ -193,9 +193,11 @@ pub fn failed<S: Shell>(stack: &[u64; 6]) {
     // By the stack's address: the exception may have come where no register holds the frame.
     let frame = Frame::<S>::around(stack);
     let report = frame.report();
-    let [first, second, third, ..] = *stack;
-    let words = report.fault.iter().chain(&report.fault_detail);
-    words.zip([first, cr2, second, third]).for_each(|(word, value)| word.store(value, Relaxed));
+    // One by one: a loop over two arrays takes more text.
+    report.fault[0].store(stack[0], Relaxed);
+    report.fault[1].store(cr2, Relaxed);
+    report.fault_detail[0].store(stack[1], Relaxed);
+    report.fault_detail[1].store(stack[2], Relaxed);
     life::state(frame, State::Failed);
     // Others are not to wait for a core that will not come.
     if Frame::<S>::has(need::DEVICES) {

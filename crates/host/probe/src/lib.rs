@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+pub use acpi::{Dmar, Iommu, dmar};
 pub use diff::{Difference, differences};
 pub use found::{Found, look};
 pub use keep::keep;

@@ -153,8 +153,15 @@ pub trait Monitor: Layout + Vcpu + Interrupts + Devices {
     }
 
     /// Tells if this is the sandbox's first core.
+    #[inline(always)]
     fn is_first(&self) -> bool {
-        self.index() == 0
+        !Self::has(need::CORES) || self.index() == 0
+    }
+
+    /// Returns the number of the sandbox's cores.
+    #[inline(always)]
+    fn cores(&self) -> u32 {
+        if Self::has(need::CORES) { self.config().cores } else { 1 }
     }
 }
 

@@ -27,14 +27,14 @@ pub fn carry_out<M: Monitor>(m: &M, outcome: Outcome) -> Next {
             m.skip(length);
             Next::Go
         }
-        other => turn(m, other),
+        _ => turn(m, outcome),
     }
 }
 
 /// Does the rest of [`carry_out`], out of the way of frequent exits.
 #[inline(never)]
-fn turn<M: Monitor>(m: &M, then: Then) -> Next {
-    match then {
+fn turn<M: Monitor>(m: &M, outcome: Outcome) -> Next {
+    match outcome.then() {
         Then::Inject(exception) => {
             m.inject(exception);
             return Next::Go;

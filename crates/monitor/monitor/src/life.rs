@@ -15,12 +15,18 @@ use core::sync::atomic::Ordering;
 
 /// Begins on a core that has entered its monitor. Returns when its guest can run.
 pub fn begin<M: Monitor>(m: &M) {
-    if M::has(need::CORES) && !m.is_first() {
+    if !m.is_first() {
         return park(m, 0);
     }
     // No core is rung before it can take a doorbell.
+    next(m, State::of(m.config().begin));
+}
+
+/// Begins the next life, after a wait in `then`. Its text is there once, as no exit in steady state comes here.
+#[inline(never)]
+fn next<M: Monitor>(m: &M, then: State) {
     assemble(m);
-    settle(m, State::of(m.config().begin));
+    settle(m, then);
     launch(m);
 }
 
@@ -36,10 +42,10 @@ fn launch<M: Monitor>(m: &M) {
     report.loaded.store(0, Ordering::Relaxed);
     state(m, State::Launching);
     let loaded = load(m);
-    if loaded.is_none() {
-        play(&mut m.memory(), m.ops(m.config().launch), 0);
+    match loaded {
+        None => play(&mut m.memory(), m.ops(m.config().launch), 0),
+        Some(_) => report.loaded.store(1, Ordering::Relaxed),
     }
-    report.loaded.store(u32::from(loaded.is_some()), Ordering::Relaxed);
     report.played_ticks.store(m.now(), Ordering::Relaxed);
     fresh(m, m.config().first_state);
     m.begin([u64::from(incarnation(m)), m.config().argument], loaded);
@@ -81,7 +87,7 @@ pub fn leave<M: Monitor>(m: &M, code: u32) {
 
 /// Ends the guest's life in a state, and begins the next one, sooner or later.
 pub fn end<M: Monitor>(m: &M, then: State) {
-    if M::has(need::CORES) && !m.is_first() {
+    if !m.is_first() {
         // The first core leads; this one waits for the next life's start-up.
         signal::send(m, 0, signal::END | (then as u32) << signal::END_STATE);
         return park(m, m.local().incarnation.get() * 2 + 1);
@@ -91,12 +97,11 @@ pub fn end<M: Monitor>(m: &M, then: State) {
     if M::has(need::CORES) {
         signal::send_each(m, To::Others, signal::PARK);
     }
-    assemble(m);
-    settle(m, then);
-    launch(m);
+    next(m, then);
 }
 
-/// Restarts of the sandbox so far.
+/// Restarts of the sandbox so far. A few times a life, so its text is there once.
+#[inline(never)]
 fn incarnation<M: Monitor>(m: &M) -> u32 {
     m.shared(0).life.load(Ordering::Acquire).saturating_sub(1) / 2
 }
@@ -107,7 +112,7 @@ fn incarnation<M: Monitor>(m: &M) -> u32 {
 /// the sandbox.
 fn assemble<M: Monitor>(m: &M) {
     let patience = 500_000 * M::MICROSECOND;
-    let cores = if M::has(need::CORES) { m.config().cores } else { 1 };
+    let cores = m.cores();
     let (begin, seen) = (m.now(), m.shared(0).life.load(Ordering::Acquire) + 1);
     let absent = |index: u32| m.shared(index).parked.load(Ordering::Acquire) != seen;
     while (1..cores).any(absent) {
@@ -215,7 +220,8 @@ pub fn state<M: Monitor>(m: &M, state: State) {
 }
 
 /// Begins the steady phase on this core: exits count as steady after this one, which counts for `cause`. Once
-/// a life, so that a guest cannot hide its exits.
+/// a life, so that a guest cannot hide its exits, and so its text is there once.
+#[inline(never)]
 pub fn steady<M: Monitor>(m: &M, cause: Cause) {
     let counters = m.counters();
     if counters.steady_ticks.load(Ordering::Relaxed) != 0 {

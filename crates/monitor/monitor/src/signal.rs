@@ -23,8 +23,7 @@ pub const END_STATE: u32 = 12;
 
 /// Calls `f` with number and identity of each of these cores of the sandbox.
 pub fn each<M: Monitor>(m: &M, to: To, f: impl Fn(u32, u32)) {
-    let config = m.config();
-    let ids = config.core_ids.iter().take(config.cores as usize);
+    let ids = m.config().core_ids.iter().take(m.cores() as usize);
     for (index, &id) in (0..).zip(ids) {
         if to.includes(id, index == m.index()) {
             f(index, id);
@@ -84,7 +83,7 @@ pub fn receive<M: Monitor>(m: &M, cause: Cause) -> Result<bool, Outcome> {
         return Ok(signals & UNMASKABLE != 0);
     }
     // The processor that boots does not wait for a start-up: a reset.
-    Err(match !M::has(need::CORES) || m.is_first() {
+    Err(match m.is_first() {
         true => Outcome::end(cause, State::Launching),
         false => Outcome::park(cause),
     })

@@ -6,6 +6,7 @@
 //! Both start with the corpora in `fuzz/corpus`.
 
 mod channel;
+mod dmar;
 pub mod drive;
 mod hypercall;
 mod icr;
@@ -58,8 +59,9 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Result<Seen, String>, len:
 }
 
 /// All targets.
-pub static TARGETS: [Target; 10] = [
+pub static TARGETS: [Target; 11] = [
     target("channel", channel::run, 512),
+    target("dmar", dmar::run, 256),
     target("hypercall", hypercall::run, 512),
     target("icr", icr::run, 512),
     target("image", image::run, 64),
