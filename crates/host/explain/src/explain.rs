@@ -268,7 +268,7 @@ pub fn configured(at: u64) -> Option<Bdf> {
 pub fn line_of(plan: &Plan, at: u64) -> Option<u32> {
     /// Index of the first register of the redirection table (82093AA, 3.2.4).
     const TABLE: u64 = 0x10;
-    let index = at.wrapping_sub(plan.machine.ioapic?.base);
+    let index = at.wrapping_sub(plan.machine.ioapic()?.base);
     let line = index.checked_sub(TABLE)? / 2;
     (index < PAGE).then_some(line as u32)
 }
@@ -279,7 +279,7 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     if (cmos::ADDRESS..cmos::ADDRESS + cmos::REGISTERS).contains(&at) {
         return clock(plan, who, at - cmos::ADDRESS, denial);
     }
-    if let Some(ioapic) = plan.machine.ioapic.filter(|i| at.wrapping_sub(i.base) < PAGE) {
+    if let Some(ioapic) = plan.machine.ioapic().filter(|i| at.wrapping_sub(i.base) < PAGE) {
         return line(plan, who, at - ioapic.base, denial);
     }
     let access = match configured(at) {

@@ -629,7 +629,7 @@ fn of_machine(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
         let never = Allow::Never(why);
         return Some(simple("the machine's local APIC", "the processor", "nothing", never));
     }
-    if machine.ioapic.is_some_and(|ioapic| gpa.wrapping_sub(ioapic.base) < PAGE) {
+    if machine.ioapic().is_some_and(|ioapic| gpa.wrapping_sub(ioapic.base) < PAGE) {
         let why = "the machine description, `[ioapic]`";
         let gets = "its monitor answers: the lines of its devices";
         return Some(simple("the machine's IOAPIC", why, gets, Allow::Has));

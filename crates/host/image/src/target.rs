@@ -3,11 +3,11 @@
 
 use crate::Error;
 use crate::config::Tail;
+use crate::devices::Devices;
 use crate::elf::Program;
 use crate::guest::{Entry, Guest};
 use crate::pages::Pages;
 use bulkhead_arch::{Stage1, Stage2};
-use bulkhead_ioapic::Lines;
 use bulkhead_layout::monitor;
 use bulkhead_layout::record::Op;
 use bulkhead_plan::{Plan, Sandbox};
@@ -22,6 +22,8 @@ pub trait Target {
     type Nested: Stage2;
     /// Configuration of a monitor: the portable part, and what only this architecture has.
     type Config: DerefMut<Target = monitor::Config> + FromZeros + IntoBytes + Immutable;
+    /// Kinds of interrupt controllers and of IOMMUs.
+    type Devices: Devices;
     /// True if a monitor maps the processor's own page of each core.
     const MAPS_HOST: bool;
 
@@ -53,7 +55,14 @@ pub trait Target {
     fn signal(core: u32, interrupt: u32) -> u64;
     /// Fills in what this architecture alone has: its vectors, its lines, its answers for registers that no sandbox
     /// has.
-    fn configure(_: &mut Self::Config, _: &mut Tail, _: &Plan, _: &Sandbox, _: Option<Lines>) {}
+    fn configure(
+        _: &mut Self::Config,
+        _: &mut Tail,
+        _: &Plan,
+        _: &Sandbox,
+        _: Option<<Self::Devices as Devices>::Lines>,
+    ) {
+    }
     /// Lists what its part of a configuration names: whether it does, the need, and the words for it.
     fn named(_: &Self::Config) -> Vec<(bool, u32, &'static str)> {
         Vec::new()

@@ -80,7 +80,7 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
     let functions = pci::functions(&mut view, pci.as_ref());
     let iommu = pci::iommu(&mut view);
     emulator(&mut view);
-    let ioapic = pci::ioapic(&mut view);
+    let controller = pci::controller(&mut view);
     bus::check(&mut view, pci.as_ref(), &functions, &ram);
     if !view.found.is_empty() {
         return Err(view.found);
@@ -102,7 +102,7 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
         pci,
         functions,
         iommu,
-        ioapic,
+        controller,
         console,
         debug_port: file.debug_port.unwrap_or(0),
         qemu: file.qemu.as_ref().map(|qemu| qemu.args.clone()).unwrap_or_default(),

@@ -125,7 +125,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
         ecam: machine.pci.as_ref().map(|pci| range(&pci.space())),
         iommu: iommu(plan),
-        ioapic: machine.ioapic.map(|ioapic| ioapic.base),
+        ioapic: machine.ioapic().map(|ioapic| ioapic.base),
     })
 }
 
@@ -220,18 +220,19 @@ fn iommu(plan: &Plan) -> Option<claim::Iommu> {
     const CLASS: u32 = 0x08_06_00;
     let iommu = plan.machine.iommu?;
     let (kind, len, bdf) = match iommu.kind {
-        IommuKind::AmdVi => {
+        IommuKind::AmdVi { .. } => {
             let function = plan.machine.functions.iter().find(|f| f.class == CLASS)?;
             (claim::Kind::AmdVi, 0x4000, function.bdf.0)
         }
-        IommuKind::VtD => (claim::Kind::VtD, 0x1000, 0),
+        IommuKind::VtD { .. } => (claim::Kind::VtD, 0x1000, 0),
+        IommuKind::Other => return None,
     };
     Some(claim::Iommu {
         kind,
         bdf,
         remaps: iommu.remaps_interrupts && !plan.multikernel,
         registers: claim::Range { start: iommu.base, len },
-        ioapic: iommu.ioapic_requester.map(|bdf| bdf.0),
+        ioapic: iommu.ioapic().map(|bdf| bdf.0),
     })
 }
 

@@ -2,9 +2,9 @@
 //! interrupts of doorbells ascend from 700 on in steps of 3. There are no ports, no page of vectors, no start-up code
 //! outside of the image, and two trap registers in place of bitmaps.
 
+use crate::devices::{Line, OddDevices};
 use crate::{FakeNested, FakeOwn};
 use bulkhead_image::{Confine, Entry, Error, Guest, Pages, Program, Start, Tail, Target, bare};
-use bulkhead_ioapic::Lines;
 use bulkhead_layout::monitor;
 use bulkhead_layout::record::Op;
 use bulkhead_plan::facts::{Doorbells, Facts, GuestMap};
@@ -57,6 +57,8 @@ pub struct Config {
     pub portable: monitor::Config,
     /// Identities of its cores, in a table.
     pub affinities: monitor::Slice,
+    /// Its lines, in a table.
+    pub lines: monitor::Slice,
 }
 
 impl Deref for Config {
@@ -95,6 +97,7 @@ impl Target for Odd {
     type Own = FakeOwn<PAGE>;
     type Nested = FakeNested;
     type Config = Config;
+    type Devices = OddDevices;
     const MAPS_HOST: bool = true;
 
     fn headers(entry: u64) -> Vec<u8> {
@@ -155,8 +158,9 @@ impl Target for Odd {
         tail: &mut Tail,
         _: &Plan,
         sandbox: &Sandbox,
-        _: Option<Lines>,
+        lines: Option<Vec<Line>>,
     ) {
         config.affinities = tail.append(&sandbox.core_ids);
+        config.lines = tail.append(&lines.unwrap_or_default());
     }
 }
