@@ -20,6 +20,7 @@ pub const FACTS: Facts = Facts {
     name: "odd",
     monitors: 0xFA,
     files: "odd-",
+    pc: false,
     page: PAGE,
     large: PAGE << 11,
     huge: PAGE << 22,
