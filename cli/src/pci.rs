@@ -3,7 +3,7 @@
 use crate::text::{joined, port_range, table};
 use bulkhead_manifest::rules::pci::nobody;
 use bulkhead_manifest::size::show;
-use bulkhead_plan::{Bar, BarKind, Function, Granted, IommuKind, Plan, Ports, Sandbox, Trigger};
+use bulkhead_plan::{Bar, BarKind, Function, Granted, Plan, Ports, Sandbox, Trigger};
 
 /// Every function that is granted, with its owner.
 fn granted(plan: &Plan) -> impl Iterator<Item = (&Sandbox, &Granted)> {
@@ -198,8 +198,8 @@ pub fn not_confined(plan: &Plan) -> Vec<Remark> {
     }
     let lines = lines(plan);
     let level = lines.iter().find(|line| line.trigger != Trigger::Edge);
-    let seen = plan.machine.iommu.map_or(Some(false), |iommu| iommu.remaps_lines);
-    let remaps_level = plan.machine.iommu.is_some_and(|iommu| iommu.kind == IommuKind::VtD);
+    let seen = plan.machine.iommu.map_or(Some(false), |iommu| iommu.remaps_lines());
+    let remaps_level = plan.machine.iommu.is_some_and(|iommu| iommu.is_vtd());
     let why = match (lines.first(), level, seen) {
         _ if plan.multikernel => None,
         (Some(_), _, Some(false)) => Some("no IOMMU sees the IOAPIC's messages"),

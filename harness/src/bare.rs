@@ -7,12 +7,11 @@ use bulkhead_image::Guest;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::Range;
 use bulkhead_layout::info::{self, Info};
-use bulkhead_layout::monitor::{Action, Clock};
-use bulkhead_layout::report::KINDS;
+use bulkhead_layout::monitor::Clock;
 use bulkhead_layout::x86::bareload::{Header, LOADER_PA, MAGIC, Piece};
 use bulkhead_plan::Guest as Runs;
 use bulkhead_plan::{
-    Device, Ioapic, Machine as Description, Place, Plan, Ports, Ram, Sandbox, Trigger,
+    Controller, Device, Ioapic, Machine as Description, Plan, Ports, Ram, Sandbox,
 };
 use bulkhead_qemu::{Machine, Plugin, Serial, Time};
 use std::path::{Path, PathBuf};
@@ -78,8 +77,8 @@ pub fn machine(
     }
     std::fs::create_dir_all(dir)?;
     // Lines as in a sandbox: there its guest drives the serial port by interrupts.
-    let ioapic = Some(Ioapic { base: 0xFEC0_0000, lines: 24 });
-    let machine = Description { ioapic, ..description.clone() };
+    let controller = Some(Controller::Ioapic(Ioapic { base: 0xFEC0_0000, lines: 24 }));
+    let machine = Description { controller, ..description.clone() };
     let alone = Plan { machine, sandboxes: vec![sandbox.clone()], ..Plan::default() };
     let input = dir.join("guest.bare");
     let mut guest = bulkhead_image::load(&alone, 0, &[], None)?;
@@ -153,7 +152,6 @@ fn devices(arguments: &[String], owned: &[String]) -> Vec<String> {
 pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbox {
     Sandbox {
         name: "bare".into(),
-        place: Place::default(),
         guest,
         cores: (0..cores).collect(),
         core_ids: (0..cores as u32).collect(),
@@ -163,17 +161,9 @@ pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbo
             class: "uart16550".into(),
             ports: vec![Ports { first: 0x2F8, last: 0x2FF }],
             irq: Some(3),
-            trigger: Trigger::Edge,
-            nobody: None,
-            place: Place::default(),
+            ..Device::default()
         }],
-        functions: Vec::new(),
-        control: Default::default(),
-        observe: Vec::new(),
-        actions: [Action::Stop; KINDS],
-        autostart: true,
-        learn: false,
-        criticality: None,
+        ..Sandbox::default()
     }
 }
 

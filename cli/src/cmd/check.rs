@@ -79,7 +79,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 /// Tells if the boot code's finding about interrupt lines decides if the system starts.
 fn depends_on_lines(system: &System) -> bool {
-    let unknown = |iommu: Iommu| iommu.remaps_interrupts && iommu.remaps_lines.is_none();
+    let unknown = |iommu: Iommu| iommu.remaps_interrupts && iommu.remaps_lines().is_none();
     system.machine.iommu.is_some_and(unknown)
         && forges(system.sandboxes.iter().map(|wanted| &wanted.sandbox))
 }

@@ -102,7 +102,7 @@ impl<'a> Spoil<'a> {
     /// Where a requester's I/O page tables, its own entry and its interrupt entries are.
     pub fn of_iommu(&mut self, bdf: Bdf) -> [u64; 3] {
         match self.baked.plan.machine.iommu.map(|iommu| iommu.kind) {
-            Some(IommuKind::VtD) => {
+            Some(IommuKind::VtD { .. }) => {
                 let entry = self.context(bdf);
                 [self.word(entry) & ADDRESS, entry, self.interrupts(bdf)[0]]
             }

@@ -5,7 +5,10 @@ use crate::report::{Reach, letters};
 
 impl Context<'_> {
     /// Pages as runs: neighbours in address and frame, with equal rights and owner.
-    pub fn reach(&self, pages: impl Iterator<Item = (u64, u64, u64, bool, bool)>) -> Vec<Reach> {
+    pub(crate) fn reach(
+        &self,
+        pages: impl Iterator<Item = (u64, u64, u64, bool, bool)>,
+    ) -> Vec<Reach> {
         let mut out: Vec<Reach> = Vec::new();
         for (address, frame, len, write, execute) in pages {
             let (rights, owner) = (letters(write, execute), self.owner(frame));

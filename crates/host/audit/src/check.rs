@@ -1,36 +1,38 @@
 //! The audit: finds the tables, walks them, compares.
 
-use crate::PAGE;
-use crate::block::Block;
+use crate::arch::{Area, Block};
 use crate::claim::{Claim, Place};
+use crate::dma::Unit;
 use crate::given::{self, Given};
-use crate::locate::{self, Area};
 use crate::memory::{Memory, Words};
 use crate::monitor::{self, Parts};
-use crate::paging::{Format, Regime, translate};
+use crate::paging::{Regime, translate};
 use crate::registers::Registers;
 use crate::report::{Access, Finding, Report};
-use crate::vtd::Units;
 use std::collections::BTreeMap;
 
 /// An audit under way.
 pub struct Context<'a> {
+    /// State that is intended.
     pub claim: &'a Claim,
+    /// Registers of the machine.
     pub registers: &'a Registers,
+    /// Memory of the machine.
     pub words: &'a Words<'a>,
     /// Parts that the monitors' tables show, by sandbox.
-    pub parts: Vec<Parts>,
+    pub(crate) parts: Vec<Parts>,
     /// Frames of the image, and other tables' frames, with their owners.
-    pub image: BTreeMap<u64, String>,
+    pub(crate) image: BTreeMap<u64, String>,
     /// Frames of tables that confine somebody, with a description.
-    pub confining: Vec<(u64, String)>,
+    pub(crate) confining: Vec<(u64, String)>,
     /// Frames of remapping tables by function (its requester ID).
-    pub remapping: BTreeMap<u16, Vec<u64>>,
+    pub(crate) remapping: BTreeMap<u16, Vec<u64>>,
     /// Pages that a guest writes in place of memory taken from it: its sandbox, and the address.
-    pub instead: BTreeMap<u64, (usize, u64)>,
+    pub(crate) instead: BTreeMap<u64, (usize, u64)>,
+    /// Reach of each sandbox, for the report.
     pub access: Vec<Access>,
-    pub findings: Vec<Finding>,
-    pub remarks: Vec<String>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) remarks: Vec<String>,
 }
 
 /// Looks at everything.
@@ -66,8 +68,15 @@ struct Found {
 }
 
 impl Context<'_> {
+    /// Name of a sandbox.
+    #[must_use]
     pub fn name(&self, i: usize) -> &str {
         &self.claim.sandboxes[i].name
+    }
+
+    /// Bytes of a page.
+    pub(crate) fn page(&self) -> u64 {
+        self.claim.arch.places().page
     }
 
     /// Notes a difference.
@@ -104,10 +113,11 @@ impl Context<'_> {
         let count = self.claim.sandboxes.len();
         let found = self.locate();
         let nested = found.iter().map(|f| f.block.as_ref());
-        let nested = nested.map(|b| b.map(|b| Regime::walk(self.words, b.format, b.root)));
+        let format = self.claim.arch.nested();
+        let nested = nested.map(|b| b.map(|b| Regime::walk(self.words, format, b.root)));
         let nested: Vec<_> = nested.collect();
         self.know(&found, &nested);
-        let units = self.iommu_tables();
+        let unit = self.iommu_tables();
         let monitors: Vec<_> =
             found.iter().map(|f| f.monitor.as_ref().map(|m| m.1.clone())).collect();
         let given: Vec<Vec<Given>> =
@@ -133,8 +143,8 @@ impl Context<'_> {
             .map(|f| f.monitor.as_ref().map(|m| (m.0, f.block.as_ref().map_or(0, |b| b.root))))
             .collect();
         self.cores(&nested, &roots);
-        self.dma(units.as_ref(), &given);
-        self.lines(units.as_ref());
+        self.dma(unit.as_deref(), &given);
+        self.claim.arch.lines(self, unit.as_deref());
         let mut pages: BTreeMap<u64, usize> = BTreeMap::new();
         nested
             .iter()
@@ -155,7 +165,8 @@ impl Context<'_> {
 
     /// Gives every host save area to a sandbox and its core.
     fn locate(&mut self) -> Vec<Found> {
-        let areas = locate::areas(self.claim, self.registers, self.words);
+        let arch = self.claim.arch;
+        let areas = arch.areas(self.claim, self.registers, self.words);
         // Roots of monitors, from the host's state behind guests and from cores that are in their monitor now. A root's
         // view of a sandbox's RAM tells its owner.
         let mut walked: BTreeMap<u64, Regime> = BTreeMap::new();
@@ -164,7 +175,7 @@ impl Context<'_> {
         // holds roots of monitors.
         let now = self.registers.cores.iter().map(|c| c.cr3 & !0xFFF);
         for root in certain.chain(now.filter(|root| self.claim.image.contains(*root))) {
-            walked.entry(root).or_insert_with(|| Regime::walk(self.words, Format::LongMode, root));
+            walked.entry(root).or_insert_with(|| Regime::walk(self.words, arch.own(), root));
         }
         let mut found: Vec<Found> = Vec::new();
         for (i, sandbox) in self.claim.sandboxes.iter().enumerate() {
@@ -200,13 +211,13 @@ impl Context<'_> {
         }
         for (i, f) in found.iter_mut().enumerate() {
             let blocks: Vec<Block> = { f.cores.iter().flatten() }
-                .filter_map(|a| Block::read(self.claim.processor, self.words, a.vmcb))
+                .filter_map(|a| arch.block(self.words, a.vmcb))
                 .filter(|b| b.launched)
                 .collect();
             // If blocks differ, the one is taken that has tables beginning with the sandbox's RAM.
             let serves = |b: &&Block| {
                 let gpa = self.claim.sandboxes[i].ram[0].gpa;
-                let ram = translate(self.words, b.format, b.root, gpa);
+                let ram = translate(self.words, arch.nested(), b.root, gpa);
                 ram.and_then(|pa| self.claim.in_ram_of(pa)) == Some(i)
             };
             f.block = blocks.iter().find(serves).or(blocks.first()).cloned();
@@ -231,7 +242,7 @@ impl Context<'_> {
         let by_stack = || {
             let mine = |f: &Found| f.monitor.as_ref().is_some_and(|m| m.0 == area.cr3 & !0xFFF);
             let i = found.iter().position(mine).filter(|_| area.certain)?;
-            let n = monitor::core_of(area.rsp)?;
+            let n = monitor::core_of(self.page(), area.rsp)?;
             (n < found[i].cores.len() && found[i].cores[n].is_none()).then_some((i, n))
         };
         by_register.or_else(by_vmcb).or_else(by_stack)
@@ -297,17 +308,16 @@ impl Context<'_> {
             }
             for area in found[i].cores.iter().flatten() {
                 tables.extend(area.page.map(|p| (p, format!("host save area of {name}"))));
-                let block = Block::read(self.claim.processor, self.words, area.vmcb);
-                if let Some(block) = block.filter(|b| b.launched) {
-                    tables.extend(block.maps().map(|(at, what)| (at, format!("{what} of {name}"))));
-                }
+                let block = self.claim.arch.block(self.words, area.vmcb).filter(|b| b.launched);
+                let maps = block.into_iter().flat_map(|block| block.maps);
+                tables.extend(maps.map(|(at, what)| (at, format!("{what} of {name}"))));
             }
             self.confine(tables);
         }
     }
 
     /// Adds tables.
-    pub fn confine(&mut self, tables: Vec<(u64, String)>) {
+    pub(crate) fn confine(&mut self, tables: Vec<(u64, String)>) {
         for (frame, what) in tables {
             self.image.insert(frame, what.clone());
             self.confining.push((frame, what));
@@ -338,8 +348,7 @@ impl Context<'_> {
                 self.host_state(i, n, area, *root, regime);
             }
         }
-        self.ports(i, first);
-        self.msrs(i, first);
+        self.claim.arch.registers(self, i, first);
     }
 
     fn encoding<'r>(&mut self, i: usize, regimes: impl Iterator<Item = &'r Regime>) {
@@ -359,31 +368,28 @@ impl Context<'_> {
 
     /// Frames of the remapping tables of a sandbox's functions, and of the IOAPIC's if it
     /// has lines.
-    pub fn remapping_frames(&self, i: usize) -> impl Iterator<Item = crate::claim::Range> + '_ {
+    pub(crate) fn remapping_frames(
+        &self,
+        i: usize,
+    ) -> impl Iterator<Item = crate::claim::Range> + '_ {
         let own = move |f: &&crate::claim::Function| f.owner == Some(i);
         let functions = self.claim.functions.iter().filter(own);
         let lines = !self.claim.sandboxes[i].lines.is_empty();
         let frames = functions.filter_map(|f| self.remapping.get(&f.bdf)).flatten();
         let shared = self.lines_frames().filter(move |_| lines);
-        frames.chain(shared).map(|&start| crate::claim::Range { start, len: PAGE })
+        frames.chain(shared).map(|&start| crate::claim::Range { start, len: self.page() })
     }
 
     /// Frames of the IOAPIC's remapping table.
-    pub fn lines_frames(&self) -> impl Iterator<Item = &u64> + '_ {
+    pub(crate) fn lines_frames(&self) -> impl Iterator<Item = &u64> + '_ {
         let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
         ioapic.and_then(|bdf| self.remapping.get(&bdf)).into_iter().flatten()
     }
 
-    fn iommu_tables(&mut self) -> Option<Units> {
-        let unit = Units::read(self.claim, self.registers, self.words)?;
-        match &unit {
-            Units::Amd(unit) => {
-                self.confine(unit.tables(self.claim));
-                self.remapping = unit.remapping();
-            }
-            // No monitor maps a table of it.
-            Units::Vtd(unit) => self.confine(unit.tables()),
-        }
+    fn iommu_tables(&mut self) -> Option<Box<dyn Unit>> {
+        let unit = self.claim.arch.unit(self.claim, self.registers, self.words)?;
+        self.confine(unit.tables(self.claim));
+        self.remapping = unit.remapping();
         Some(unit)
     }
 }

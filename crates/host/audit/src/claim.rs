@@ -1,6 +1,7 @@
 //! The claim: the manifest's plan in the auditor's own words. Whoever calls it translates; nothing here says where a
 //! table lies.
 
+use crate::arch::Architecture;
 use serde::{Deserialize, Serialize};
 
 /// A line of the manifest or of the machine description.
@@ -43,16 +44,6 @@ impl Range {
     }
 }
 
-/// Virtualization of the machine's processors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Processor {
-    /// AMD's SVM.
-    #[default]
-    Svm,
-    /// Intel's VT-x.
-    Vmx,
-}
-
 /// A loadable part of an ELF program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
@@ -92,7 +83,7 @@ pub struct Ports {
     pub place: Place,
 }
 
-/// An IOAPIC line that a sandbox owns.
+/// A line of the interrupt controller that a sandbox owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Number of the pin, from 0 (for the only IOAPIC: the global system interrupt).
@@ -110,15 +101,15 @@ pub struct Sandbox {
     pub place: Place,
     /// Core numbers of the machine, in its own order.
     pub cores: Vec<usize>,
-    /// Their x2APIC IDs.
-    pub apic_ids: Vec<u32>,
+    /// Their identities: on x86, x2APIC IDs.
+    pub core_ids: Vec<u32>,
     /// RAM.
     pub ram: Vec<Ram>,
     /// If its tables follow a program's segments: these.
     pub segments: Option<Vec<Segment>>,
     /// Ports.
     pub ports: Vec<Ports>,
-    /// IOAPIC lines.
+    /// Lines of the interrupt controller.
     pub lines: Vec<Line>,
     /// Its guest has an IOAPIC with pins that are no lines of the machine's.
     pub pins: bool,
@@ -223,7 +214,7 @@ pub struct Function {
     pub resets: Vec<Range>,
 }
 
-/// Kinds of IOMMUs.
+/// Kinds of x86's IOMMUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// AMD-Vi.
@@ -249,6 +240,12 @@ pub struct Iommu {
     pub ioapic: Option<u16>,
 }
 
+impl Default for &dyn Architecture {
+    fn default() -> Self {
+        &crate::Svm
+    }
+}
+
 /// A system.
 #[derive(Clone, Debug, Default)]
 pub struct Claim {
@@ -256,8 +253,8 @@ pub struct Claim {
     pub system: String,
     /// Where the system is named.
     pub place: Place,
-    /// Its processors.
-    pub processor: Processor,
+    /// Its architecture.
+    pub arch: &'static dyn Architecture,
     /// All RAM there is.
     pub ram: Vec<Range>,
     /// RAM that the firmware leaves free.
@@ -278,8 +275,8 @@ pub struct Claim {
     pub ecam: Option<Range>,
     /// The IOMMU; without one, DMA is not confined and not looked at.
     pub iommu: Option<Iommu>,
-    /// The IOAPIC's registers.
-    pub ioapic: Option<u64>,
+    /// Registers of the interrupt controller: on x86, the IOAPIC's.
+    pub controller: Option<u64>,
 }
 
 impl Claim {
@@ -317,6 +314,6 @@ impl Claim {
     #[must_use]
     pub fn configuration(&self, function: &Function) -> Option<Range> {
         let start = self.ecam?.start + (u64::from(function.bdf) << 12);
-        Some(Range { start, len: crate::PAGE })
+        Some(Range { start, len: 1 << 12 })
     }
 }

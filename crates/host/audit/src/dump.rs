@@ -46,7 +46,7 @@ pub fn save(folder: &Path, registers: &Registers, memory: &RamFile) -> Result<()
     let pieces = memory.ranges();
     let len = pieces.iter().map(|p| p.len).sum();
     file.set_len(len).map_err(|e| wrong(&path, &e))?;
-    let mut frame = vec![0; crate::PAGE as usize];
+    let mut frame = vec![0; 4096];
     for range in memory.data() {
         for at in (range.start..range.end()).step_by(frame.len()) {
             let before = pieces.iter().take_while(|p| p.end() <= at).map(|p| p.len).sum::<u64>();

@@ -1,9 +1,10 @@
 //! A machine for tests: words at physical addresses, zeros elsewhere below 4 GiB.
 
-use crate::PAGE;
 use crate::claim::Range;
 use crate::memory::Memory;
 use std::collections::BTreeMap;
+
+const PAGE: u64 = 4096;
 
 /// See the module.
 #[derive(Clone, Default)]

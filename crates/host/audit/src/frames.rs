@@ -1,9 +1,7 @@
 //! Owner of every frame of the machine.
 
-use crate::PAGE;
 use crate::check::Context;
 use crate::claim::{Place, Range};
-use crate::monitor::TRAMPOLINE;
 use crate::report::Frames;
 
 /// Words for what the image holds and nobody reaches.
@@ -11,8 +9,9 @@ const UNUSED: &str = "boot code and what only it used (free)";
 
 impl Context<'_> {
     /// Names a frame's owner, in words.
+    #[must_use]
     pub fn owner(&self, address: u64) -> String {
-        let frame = address / PAGE * PAGE;
+        let frame = address / self.page() * self.page();
         if let Some(i) = self.claim.in_ram_of(frame) {
             return format!("RAM of {}", self.name(i));
         }
@@ -28,7 +27,7 @@ impl Context<'_> {
         if self.claim.image.contains(frame) {
             return UNUSED.into();
         }
-        if frame == TRAMPOLINE {
+        if self.claim.arch.places().start_code == Some(frame) {
             return "start-up code of all monitors".into();
         }
         if let Some(f) =
@@ -48,8 +47,9 @@ impl Context<'_> {
 
     /// All of RAM and everything described, in runs with one owner. RAM that the
     /// machine's description does not mention is a finding.
-    pub fn account(&mut self) -> Vec<Frames> {
-        let claim = self.claim;
+    pub(crate) fn account(&mut self) -> Vec<Frames> {
+        let (claim, page) = (self.claim, self.page());
+        let start_code = claim.arch.places().start_code;
         let ranges = |s: &crate::claim::Sandbox| -> Vec<Range> {
             s.ram.iter().map(|r| Range { start: r.hpa, len: r.len }).collect()
         };
@@ -61,9 +61,9 @@ impl Context<'_> {
             .chain(claim.channels.iter().map(|c| Range { start: c.hpa, len: c.len }))
             .chain(claim.slots.iter().map(|s| Range { start: s.hpa, len: s.len }))
             .chain(claim.functions.iter().flat_map(|f| f.bars.iter().copied()))
-            .chain([claim.image, Range { start: TRAMPOLINE, len: PAGE }])
-            .chain(self.image.keys().map(|&start| Range { start, len: PAGE }));
-        all.for_each(|r| edges.extend([r.start / PAGE * PAGE, r.end().next_multiple_of(PAGE)]));
+            .chain([claim.image])
+            .chain(self.image.keys().chain(&start_code).map(|&start| Range { start, len: page }));
+        all.for_each(|r| edges.extend([r.start / page * page, r.end().next_multiple_of(page)]));
         edges.sort_unstable();
         edges.dedup();
         let mut out: Vec<Frames> = Vec::new();

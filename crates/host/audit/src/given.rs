@@ -1,24 +1,25 @@
 //! Grants of the manifest, in addresses and rights, from the claim and the book (docs/memory-layout.md).
 
-use crate::PAGE;
+use crate::arch::Places;
 use crate::check::Context;
 use crate::claim::{Claim, Place, Range, Segment};
-use crate::locate::reads;
+use crate::memory::reads;
 use crate::monitor::Parts;
 use crate::paging::{Leaf, Regime};
 use crate::report::letters;
 
-const INFO: u64 = 0xD000_0000;
-const REPORTS: u64 = 0xD100_0000;
-const REPORT_STRIDE: u64 = 0x4_0000;
-
 /// A range that somebody may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
+    /// Address by which it is reached.
     pub address: u64,
+    /// Physical address.
     pub frame: u64,
+    /// Bytes.
     pub len: u64,
+    /// It may be written.
     pub write: bool,
+    /// It may be executed.
     pub execute: bool,
     /// A device's registers.
     pub device: bool,
@@ -38,6 +39,7 @@ const RWX: (bool, bool) = (true, true);
 /// monitors' own tables show.
 pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
     let sandbox = &claim.sandboxes[index];
+    let &Places { page, info, reports: [reports, stride], .. } = claim.arch.places();
     let mut all = Vec::new();
     let mut give = |place: &Place, kind: (bool, bool), address, frame, len, (write, execute)| {
         let ((dma, device), place) = (kind, place.clone());
@@ -51,23 +53,23 @@ pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
             give(&sandbox.place, MEMORY, ram.gpa, ram.hpa, ram.len, RWX);
             continue;
         };
-        for at in (0..ram.len).step_by(PAGE as usize) {
-            let rights = rights(segments, ram.gpa + at);
-            give(&sandbox.place, MEMORY, ram.gpa + at, ram.hpa + at, PAGE, rights);
+        for at in (0..ram.len).step_by(page as usize) {
+            let rights = rights(segments, Range { start: ram.gpa + at, len: page });
+            give(&sandbox.place, MEMORY, ram.gpa + at, ram.hpa + at, page, rights);
         }
     }
-    if let Some(info) = parts[index].info {
-        give(&sandbox.place, SHOWN, INFO, info, PAGE, R);
+    if let Some(frame) = parts[index].info {
+        give(&sandbox.place, SHOWN, info, frame, page, R);
     }
     for &seen in &sandbox.observe {
         for (n, &frame) in parts[seen].report.iter().enumerate() {
-            let at = REPORTS + seen as u64 * REPORT_STRIDE + n as u64 * PAGE;
-            give(&sandbox.place, SHOWN, at, frame, PAGE, R);
+            let at = reports + seen as u64 * stride + n as u64 * page;
+            give(&sandbox.place, SHOWN, at, frame, page, R);
         }
     }
     for (end, [registers, states]) in sandbox.ends.iter().zip(&parts[index].ends) {
-        give(&end.place, SHOWN, end.registers, *registers, PAGE, R);
-        give(&end.place, SHOWN, end.memory.start, *states, PAGE, R);
+        give(&end.place, SHOWN, end.registers, *registers, page, R);
+        give(&end.place, SHOWN, end.memory.start, *states, page, R);
     }
     for channel in &claim.channels {
         let rights = if channel.from == index { RW } else { R };
@@ -76,15 +78,15 @@ pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
         }
     }
     for function in claim.functions.iter().filter(|f| f.owner == Some(index)) {
-        for page in function.bars.iter().flat_map(|bar| pages(*bar)) {
-            if !function.mediated.iter().any(|m| overlaps(*m, page)) {
-                give(&function.place, DEVICE, page.start, page.start, PAGE, RW);
+        for own in function.bars.iter().flat_map(|bar| pages(*bar, page)) {
+            if !function.mediated.iter().any(|m| overlaps(*m, own)) {
+                give(&function.place, DEVICE, own.start, own.start, page, RW);
             }
         }
     }
     for slot in claim.slots.iter().filter(|slot| slot.concerns(index)) {
-        let (sent, mine) = (slot.len - PAGE, slot.owner == index);
-        for (at, len, write) in [(0, sent, mine), (sent, PAGE, !mine)] {
+        let (sent, mine) = (slot.len - page, slot.owner == index);
+        for (at, len, write) in [(0, sent, mine), (sent, page, !mine)] {
             all.push(Given {
                 address: slot.gpa + at,
                 frame: slot.hpa + at,
@@ -102,9 +104,9 @@ pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
 }
 
 /// Whole pages around a range.
-pub fn pages(range: Range) -> impl Iterator<Item = Range> {
-    let first = range.start / PAGE * PAGE;
-    (first..range.end()).step_by(PAGE as usize).map(|start| Range { start, len: PAGE })
+pub fn pages(range: Range, page: u64) -> impl Iterator<Item = Range> {
+    let first = range.start / page * page;
+    (first..range.end()).step_by(page as usize).map(move |start| Range { start, len: page })
 }
 
 /// Tells if ranges share an address.
@@ -114,8 +116,8 @@ pub fn overlaps(a: Range, b: Range) -> bool {
 
 /// A page has the rights of all segments that it holds a byte of; RAM without a
 /// segment can be written.
-fn rights(segments: &[Segment], page: u64) -> (bool, bool) {
-    let on_it = segments.iter().filter(|s| s.address < page + PAGE && page < s.address + s.len);
+fn rights(segments: &[Segment], page: Range) -> (bool, bool) {
+    let on_it = segments.iter().filter(|s| overlaps(page, Range { start: s.address, len: s.len }));
     let rights = on_it.map(|s| (s.write, s.execute));
     rights.reduce(|a, b| (a.0 | b.0, a.1 | b.1)).unwrap_or(RW)
 }
@@ -169,50 +171,47 @@ const OPEN: u64 = 3;
 const LEAVING: u64 = 4;
 const LOSING: u64 = 5;
 
-/// Where a guest sees PCI configuration space.
-const CONFIGURATION: u64 = 0xC000_0000;
-const CONFIGURATION_LEN: u64 = 256 << 20;
-
 impl Context<'_> {
     /// A page that stands for the configuration of a function which is not there, or for a part of a channel's window
     /// that nobody has. It is all ones, read only, of the image.
-    pub fn is_absent(&self, i: usize, leaf: &Leaf) -> bool {
+    pub(crate) fn is_absent(&self, i: usize, leaf: &Leaf) -> bool {
         let ends = &self.claim.sandboxes[i].ends;
-        let configuration = Range { start: CONFIGURATION, len: CONFIGURATION_LEN };
+        let &Places { page, configuration, .. } = self.claim.arch.places();
         let absent = if configuration.contains(leaf.address) {
-            let bdf = ((leaf.address - CONFIGURATION) >> 12) as u16;
+            let bdf = ((leaf.address - configuration.start) >> 12) as u16;
             let mut all = self.claim.functions.iter();
             !all.any(|f| f.owner == Some(i) && f.bdf == bdf) && !ends.iter().any(|e| e.bdf == bdf)
         } else {
             ends.iter().any(|end| end.memory.contains(leaf.address))
         };
         absent
-            && leaf.size == PAGE
+            && leaf.size == page
             && !leaf.write
             && !leaf.execute
             && self.claim.image.contains(leaf.frame)
-            && reads(self.words.memory(), leaf.frame, &[0xFF; PAGE as usize])
+            && reads(self.words.memory(), leaf.frame, &vec![0xFF; page as usize])
     }
 
     /// A page that stands for memory which was taken from a guest with a channel made at run time. It is zeros or, for
     /// the page that the guest wrote, a page of the image for this guest alone.
-    pub fn is_taken(&self, i: usize, leaf: &Leaf) -> bool {
+    pub(crate) fn is_taken(&self, i: usize, leaf: &Leaf) -> bool {
         let slots = self.claim.slots.iter().filter(|s| s.owner != i && s.to.contains(&i));
         let within =
             |s: &&crate::claim::Slot| Range { start: s.gpa, len: s.len }.contains(leaf.address);
+        let page = self.page();
         slots.clone().find(within).is_some_and(|slot| {
-            let own = leaf.address == slot.gpa + slot.len - PAGE;
-            leaf.size == PAGE
+            let own = leaf.address == slot.gpa + slot.len - page;
+            leaf.size == page
                 && !leaf.execute
                 && leaf.write == own
                 && self.claim.image.contains(leaf.frame)
                 && !self.parts.iter().any(|part| part.frames.contains_key(&leaf.frame))
-                && (own || reads(self.words.memory(), leaf.frame, &[0; PAGE as usize]))
+                && (own || reads(self.words.memory(), leaf.frame, &vec![0; page as usize]))
         })
     }
 
     /// Checks that a guest has of each slot what its monitor's word in its mailbox says (docs/connecting.md).
-    pub fn slots(&mut self, i: usize, regime: &Regime) {
+    pub(crate) fn slots(&mut self, i: usize, regime: &Regime) {
         let mailbox = self.parts[i].mailboxes.get(i).copied();
         let claim = self.claim;
         for (n, slot) in claim.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(i)) {
@@ -263,7 +262,7 @@ impl Context<'_> {
     }
 
     /// Compares a guest's mappings with its grants: beyond them, with other rights, missing ones, and sizes.
-    pub fn guest(&mut self, i: usize, regime: &Regime, given: &[Given]) {
+    pub(crate) fn guest(&mut self, i: usize, regime: &Regime, given: &[Given]) {
         let who = self.name(i).to_owned();
         let place = self.claim.sandboxes[i].place.clone();
         let mut covered = vec![0; given.len()];
@@ -294,7 +293,7 @@ impl Context<'_> {
                 let message = format!("{who} has {has} at {at:#x}, not {may}");
                 self.find("nested-rights", &given[n].place, Some(frame), message, may);
             }
-            if let Some(size) = larger(leaf, &given[n]) {
+            if let Some(size) = larger(self.claim.arch.places().larger, leaf, &given[n]) {
                 let message = format!("{who} has {:#x} bytes at {at:#x}", leaf.size);
                 let right = format!("a page of {size:#x} bytes");
                 self.find("page-sizes", &given[n].place, Some(frame), message, right);
@@ -312,8 +311,8 @@ impl Context<'_> {
 }
 
 /// A larger page that fits around a leaf.
-fn larger(leaf: &Leaf, g: &Given) -> Option<u64> {
-    [2 << 20, 1u64 << 30].into_iter().filter(|s| *s > leaf.size).find(|size| {
+fn larger(sizes: &[u64], leaf: &Leaf, g: &Given) -> Option<u64> {
+    sizes.iter().copied().filter(|s| *s > leaf.size).find(|size| {
         let start = leaf.address & !(size - 1);
         let fits = start >= g.address && start + size <= g.address + g.len;
         fits && (g.frame + (start - g.address)).is_multiple_of(*size)

@@ -14,20 +14,15 @@
 //! ```
 
 mod access;
-mod block;
-pub mod bochs;
+pub mod arch;
 mod check;
 pub mod claim;
 mod cores;
+pub mod dma;
 pub mod dump;
 mod elf;
 mod frames;
 mod given;
-pub mod hmp;
-mod iommu;
-mod lines;
-mod locate;
-mod maps;
 mod meet;
 pub mod memory;
 mod monitor;
@@ -35,20 +30,16 @@ pub mod paging;
 pub mod registers;
 pub mod render;
 mod report;
-mod svm;
-pub mod vmcs;
-mod vmx;
-mod vtd;
+mod x86;
 
 #[cfg(test)]
 mod fake;
 
-pub use check::audit;
+pub use check::{Context, audit};
 pub use claim::Claim;
 pub use elf::segments;
+pub use given::Given;
 pub use memory::{Memory, RamFile};
 pub use registers::Registers;
 pub use report::{Access, Finding, Frames, RULES, Report, Rule};
-
-/// Bytes of a frame.
-pub const PAGE: u64 = 4096;
+pub use x86::{Svm, Vmx, bochs, hmp, vmcs};

@@ -1,9 +1,7 @@
 //! Frames that two parties reach, and frames that none may.
 
-use crate::PAGE;
 use crate::check::Context;
 use crate::claim::{Range, Slot};
-use crate::monitor::TRAMPOLINE;
 use crate::paging::{Leaf, Regime, entry_at};
 
 /// Sorted frames of a party, for overlaps.
@@ -36,31 +34,35 @@ impl Context<'_> {
     /// Two sandboxes share a frame only where a channel or `observe` says so. Two monitors share only mailboxes, the
     /// start-up code, the IOAPIC and a channel's header. A monitor and another's guest share only an observed report
     /// and such a header.
-    pub fn shared(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
+    pub(crate) fn shared(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
         let sorted = |all: &[Option<Regime>]| -> Vec<Option<Sorted>> {
             all.iter().map(|r| r.as_ref().map(Sorted::of)).collect()
         };
-        let (guests, hosts) = (sorted(nested), sorted(monitors));
+        let (page, guests, hosts) = (self.page(), sorted(nested), sorted(monitors));
         for a in 0..nested.len() {
             for b in 0..nested.len() {
                 let mut found = Vec::new();
                 if a < b {
-                    let both = meet(&guests[a], &nested[b], |f| self.both_guests(a, b, f));
+                    let both = meet(page, &guests[a], &nested[b], |f| self.both_guests(a, b, f));
                     found.extend(both.into_iter().map(|f| ("", "", f)));
-                    let both = meet(&hosts[a], &monitors[b], |f| {
+                    let both = meet(page, &hosts[a], &monitors[b], |f| {
                         let mailbox = self.parts[a].mailboxes.contains(&f)
                             && self.parts[b].mailboxes.contains(&f);
                         let lock = self.parts[a].lock == Some(f) && self.parts[b].lock == Some(f);
                         let table = self.lines_frames().any(|&t| t == f);
                         let states = self.states(a, b, f);
                         let header = self.header(a, f) && self.header(b, f);
-                        let ioapic = self.claim.ioapic == Some(f);
-                        mailbox || lock || table || states || header || ioapic || f == TRAMPOLINE
+                        let lines = [a, b].iter().all(|i| {
+                            let registers = self.claim.arch.line_registers(self.claim, *i);
+                            registers.iter().any(|r| r.contains(f))
+                        });
+                        let code = self.claim.arch.places().start_code == Some(f);
+                        mailbox || lock || table || states || header || lines || code
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "'s monitor", f)));
                 }
                 if a != b {
-                    let both = meet(&hosts[a], &nested[b], |f| {
+                    let both = meet(page, &hosts[a], &nested[b], |f| {
                         let report = self.claim.sandboxes[b].observe.contains(&a)
                             && self.parts[a].report.contains(&f);
                         let slot = self
@@ -138,7 +140,8 @@ impl Context<'_> {
     }
 
     /// Checks that no party reaches a table that confines, nor anything that only the boot code used.
-    pub fn unmapped(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
+    pub(crate) fn unmapped(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
+        let page = self.page();
         for (n, regime) in nested.iter().chain(monitors).enumerate() {
             let i = n % nested.len();
             let who = if n < nested.len() { "" } else { "'s monitor" };
@@ -148,10 +151,10 @@ impl Context<'_> {
             // have nothing but entries of slots.
             let mut own = Vec::new();
             if n >= nested.len() {
-                let root = nested[i].iter().flat_map(|r| Some((r.format, *r.tables.first()?)));
+                let root = nested[i].iter().flat_map(|r| r.tables.first());
                 let slots = self.claim.slots.iter().filter(|slot| slot.concerns(i));
-                let table = |(slot, (format, root)): (&Slot, _)| {
-                    entry_at(self.words, format, root, slot.gpa) / PAGE * PAGE
+                let table = |(slot, root): (&Slot, &u64)| {
+                    entry_at(self.words, self.claim.arch.nested(), *root, slot.gpa) / page * page
                 };
                 let all = slots.flat_map(|slot| root.clone().map(move |root| (slot, root)));
                 own.extend(self.remapping_frames(i).map(|r| r.start).chain(all.map(table)));
@@ -162,7 +165,7 @@ impl Context<'_> {
                 self.reaches_table(&confining, &place, &who, leaf);
                 let image = self.claim.image;
                 let (from, to) = (leaf.frame.max(image.start), leaf.frame + leaf.size);
-                let mut frames = (from..to.min(image.end())).step_by(PAGE as usize);
+                let mut frames = (from..to.min(image.end())).step_by(page as usize);
                 if let Some(frame) = frames.find(|f| !self.image.contains_key(f)) {
                     let message = format!(
                         "{who} reaches {frame:#x} at {:#x}: {}",
@@ -198,12 +201,17 @@ impl Context<'_> {
 }
 
 /// Frames that one party's tables share with another's though they may not.
-fn meet(one: &Option<Sorted>, other: &Option<Regime>, allowed: impl Fn(u64) -> bool) -> Vec<u64> {
+fn meet(
+    page: u64,
+    one: &Option<Sorted>,
+    other: &Option<Regime>,
+    allowed: impl Fn(u64) -> bool,
+) -> Vec<u64> {
     let mut out = Vec::new();
     if let (Some(one), Some(other)) = (one, other) {
         for leaf in &other.leaves {
             let parts = one.inside(leaf.frame, leaf.frame + leaf.size);
-            let mut frames = parts.flat_map(|r| (r.start..r.end()).step_by(PAGE as usize));
+            let mut frames = parts.flat_map(|r| (r.start..r.end()).step_by(page as usize));
             out.extend(frames.find(|&frame| !allowed(frame)));
         }
     }

@@ -1,6 +1,5 @@
 //! A machine's memory, as the auditor reads it.
 
-use crate::PAGE;
 use crate::claim::Range;
 use nix::unistd::{Whence, lseek};
 use std::cell::RefCell;
@@ -18,6 +17,9 @@ pub trait Memory {
     /// Where there may be something but zeros, ascending.
     fn data(&self) -> Vec<Range>;
 }
+
+/// Bytes that are read at once.
+const PAGE: u64 = 4096;
 
 type Frame = Box<[u8; PAGE as usize]>;
 
@@ -53,6 +55,12 @@ impl<'a> Words<'a> {
 /// A little-endian number.
 pub fn little(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b))
+}
+
+/// Tells if memory holds these bytes.
+pub fn reads(memory: &dyn Memory, address: u64, bytes: &[u8]) -> bool {
+    let mut there = vec![0; bytes.len()];
+    memory.read(address, &mut there) && there == bytes
 }
 
 /// Memory in a file: a machine's shared RAM, a copy of it, or an ELF core.

@@ -2,22 +2,20 @@
 //! virtual addresses"). Where in the image its parts lie is nobody's promise: they
 //! are in the image, each in one run, and no other party reaches them.
 
-use crate::PAGE;
+use crate::arch::Places;
 use crate::check::Context;
-use crate::claim::{Claim, Function, Processor, Range};
+use crate::claim::{Claim, Function, Range};
 use crate::given::{overlaps, pages};
-use crate::locate::reads;
+use crate::memory::reads;
 use crate::paging::{Leaf, Regime};
 use crate::report::letters;
 use std::collections::BTreeMap;
 
-/// The cores' start-up code, mapped to itself.
-pub const TRAMPOLINE: u64 = 0x8000;
 const GUEST: u64 = 0xFFFF_9000_0000_0000;
 const PRISTINE: u64 = 0xFFFF_A000_0000_0000;
 const CONFIG: u64 = 0xFFFF_FFFF_8010_0000;
 const INFO: u64 = 0xFFFF_FFFF_8018_0000;
-const IDT: u64 = 0xFFFF_FFFF_8020_0000;
+const VECTORS: u64 = 0xFFFF_FFFF_8020_0000;
 const REPORT: u64 = 0xFFFF_FFFF_8030_0000;
 const MAILBOX: u64 = 0xFFFF_FFFF_8040_0000;
 /// The lock of the IOAPIC, then what the guest wrote to its own.
@@ -25,14 +23,14 @@ const LINES: u64 = 0xFFFF_FFFF_8070_0000;
 /// The own guest's table entries for memory of channels made at run time, a page for each.
 const SLOT_TABLES: u64 = 0xFFFF_FFFF_80A0_0000;
 const CORES: u64 = 0xFFFF_FFFF_8050_0000;
-const CORE_STRIDE: u64 = 0x1_0000;
-const STACK: u64 = 0x2000;
-const STACK_LEN: u64 = 0x2000;
-const VMCB: u64 = 0x8000;
-/// The VMXON region, with VT-x only.
-const VMXON: u64 = 0x9000;
-const CORE_REPORT: u64 = 0xA000;
-const CORE_REPORT_LEN: u64 = 0x2000;
+/// Parts of a core, in pages.
+const CORE_STRIDE: u64 = 16;
+const STACK: u64 = 2;
+const STACK_LEN: u64 = 2;
+const CONTROL: u64 = 8;
+const OWN_PAGE: u64 = 9;
+const CORE_REPORT: u64 = 10;
+const CORE_REPORT_LEN: u64 = 2;
 
 /// Registers and pages of devices: + physical address.
 const DEVICES: u64 = 0xFFFF_B000_0000_0000;
@@ -66,7 +64,7 @@ pub struct Parts {
     pub info: Option<u64>,
     /// The report: head, then cores.
     pub report: Vec<u64>,
-    /// VMCBs by core.
+    /// Control blocks by core.
     pub vmcbs: Vec<Option<u64>>,
     /// Mailboxes by sandbox.
     pub mailboxes: Vec<u64>,
@@ -90,41 +88,47 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
         frame: None,
     };
     let sandbox = &claim.sandboxes[i];
-    let mut all =
-        vec![Window { frame: Some(TRAMPOLINE), ..window(TRAMPOLINE, PAGE, RX, "start-up code") }];
+    let places = claim.arch.places();
+    let page = places.page;
+    let mut all = Vec::new();
+    if let Some(at) = places.start_code {
+        all.push(Window { frame: Some(at), ..window(at, page, RX, "start-up code") });
+    }
     for s in &sandbox.monitor {
         let what = if s.execute { "text" } else { "constants" };
-        all.push(window(s.address, s.len.next_multiple_of(PAGE), (s.write, s.execute), what));
+        all.push(window(s.address, s.len.next_multiple_of(page), (s.write, s.execute), what));
     }
-    all.push(Window { least: PAGE, ..window(CONFIG, INFO - CONFIG, R, "configuration") });
-    all.push(window(INFO, PAGE, R, "information page"));
-    all.push(window(IDT, PAGE, R, "interrupt descriptor table"));
-    all.push(window(REPORT, PAGE, RW, "report"));
+    all.push(Window { least: page, ..window(CONFIG, INFO - CONFIG, R, "configuration") });
+    all.push(window(INFO, page, R, "information page"));
+    if places.vectors {
+        all.push(window(VECTORS, page, R, "interrupt descriptor table"));
+    }
+    all.push(window(REPORT, page, RW, "report"));
     for other in 0..claim.sandboxes.len() {
         let rights = if other == i { RW } else { R };
         let what = format!("mailbox of {}", claim.sandboxes[other].name);
-        all.push(window(MAILBOX + other as u64 * PAGE, PAGE, rights, &what));
+        all.push(window(MAILBOX + other as u64 * page, page, rights, &what));
     }
-    if !sandbox.lines.is_empty() {
-        all.push(window(LINES, PAGE, RW, "lock of the IOAPIC"));
+    if places.lock && !sandbox.lines.is_empty() {
+        all.push(window(LINES, page, RW, "lock of the IOAPIC"));
     }
-    if !sandbox.lines.is_empty() || sandbox.pins {
-        all.push(window(LINES + PAGE, PAGE, RW, "interrupt lines as written"));
+    if places.lock && (!sandbox.lines.is_empty() || sandbox.pins) {
+        all.push(window(LINES + page, page, RW, "interrupt lines as written"));
     }
     for n in 0..sandbox.ends.len() as u64 {
         let at = FUNCTIONS + n * FUNCTION_STRIDE;
-        all.push(window(at, PAGE, RW, "configuration of a channel's end"));
-        all.push(window(at + PAGE, PAGE, RW, "registers of a channel's end"));
-        all.push(window(at + 2 * PAGE, PAGE, RW, "states of a channel's peers"));
+        all.push(window(at, page, RW, "configuration of a channel's end"));
+        all.push(window(at + page, page, RW, "registers of a channel's end"));
+        all.push(window(at + 2 * page, page, RW, "states of a channel's peers"));
     }
     for core in 0..sandbox.cores.len() {
-        let block = CORES + core as u64 * CORE_STRIDE;
-        all.push(window(block + STACK, STACK_LEN, RW, "stack"));
-        all.push(window(block + VMCB, PAGE, RW, "control block"));
-        if claim.processor == Processor::Vmx {
-            all.push(window(block + VMXON, PAGE, RW, "VMXON region"));
+        let at = |pages: u64| CORES + (core as u64 * CORE_STRIDE + pages) * page;
+        all.push(window(at(STACK), STACK_LEN * page, RW, "stack"));
+        all.push(window(at(CONTROL), page, RW, "control block"));
+        if let Some(what) = places.own_page {
+            all.push(window(at(OWN_PAGE), page, RW, what));
         }
-        all.push(window(block + CORE_REPORT, CORE_REPORT_LEN, RW, "report"));
+        all.push(window(at(CORE_REPORT), CORE_REPORT_LEN * page, RW, "report"));
     }
     for ram in &sandbox.ram {
         all.push(Window { frame: Some(ram.hpa), ..window(GUEST + ram.gpa, ram.len, RW, "RAM") });
@@ -132,7 +136,7 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     for c in &claim.channels {
         let header = |rights| {
             let what = format!("header of {}", c.name);
-            Window { frame: Some(c.hpa), ..window(GUEST + c.gpa, PAGE, rights, &what) }
+            Window { frame: Some(c.hpa), ..window(GUEST + c.gpa, page, rights, &what) }
         };
         if c.program && c.to.contains(&i) {
             let what = format!("program in {}", c.name);
@@ -146,7 +150,7 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     }
     for (n, slot) in claim.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(i)) {
         let what = format!("table entries of slot {n}");
-        all.push(window(SLOT_TABLES + n as u64 * PAGE, PAGE, RW, &what));
+        all.push(window(SLOT_TABLES + n as u64 * page, page, RW, &what));
         if slot.owner == i {
             let what = format!("slot {n}");
             let at = window(GUEST + slot.gpa, slot.len, RW, &what);
@@ -178,7 +182,10 @@ fn is_device(leaf: &Leaf) -> bool {
 /// A page of the image that stands for the configuration of a function 0 which the
 /// sandbox has not: read only.
 fn is_placeholder(claim: &Claim, leaf: &Leaf) -> bool {
-    is_device(leaf) && leaf.size == PAGE && !leaf.write && claim.image.contains(leaf.frame)
+    is_device(leaf)
+        && leaf.size == claim.arch.places().page
+        && !leaf.write
+        && claim.image.contains(leaf.frame)
 }
 
 /// Finds a monitor's sandbox: its tables show that sandbox's RAM to it.
@@ -189,17 +196,18 @@ pub fn serves(claim: &Claim, regime: &Regime) -> Option<usize> {
 }
 
 /// Returns the number of the core with this stack.
-pub fn core_of(rsp: u64) -> Option<usize> {
+pub fn core_of(page: u64, rsp: u64) -> Option<usize> {
     // An empty stack ends where its pages end.
     let offset = rsp.checked_sub(8)?.checked_sub(CORES)?;
-    let inside = offset % CORE_STRIDE;
-    let core = usize::try_from(offset / CORE_STRIDE).ok()?;
+    let inside = offset / page % CORE_STRIDE;
+    let core = usize::try_from(offset / page / CORE_STRIDE).ok()?;
     (STACK..STACK + STACK_LEN).contains(&inside).then_some(core)
 }
 
 /// Takes a monitor's tables apart.
 pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
     let windows = windows(claim, i);
+    let &Places { page, lock, .. } = claim.arch.places();
     let mut parts = Parts::default();
     for leaf in &regime.leaves {
         let Some(n) = window_of(&windows, regime, leaf) else {
@@ -208,7 +216,7 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
             }
             continue;
         };
-        for frame in (leaf.frame..leaf.frame + leaf.size).step_by(PAGE as usize) {
+        for frame in (leaf.frame..leaf.frame + leaf.size).step_by(page as usize) {
             if claim.image.contains(frame) {
                 parts.frames.insert(frame, windows[n].what.clone());
             }
@@ -218,25 +226,24 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
     parts.info = frame(INFO);
     parts.report.extend(frame(REPORT));
     for core in 0..claim.sandboxes[i].cores.len() {
-        let block = CORES + core as u64 * CORE_STRIDE;
-        parts.vmcbs.push(frame(block + VMCB));
-        let pages = (0..CORE_REPORT_LEN).step_by(PAGE as usize);
-        parts.report.extend(pages.filter_map(|at| frame(block + CORE_REPORT + at)));
+        let of = |pages: u64| frame(CORES + (core as u64 * CORE_STRIDE + pages) * page);
+        parts.vmcbs.push(of(CONTROL));
+        parts.report.extend((0..CORE_REPORT_LEN).filter_map(|n| of(CORE_REPORT + n)));
     }
-    let has_lines = !claim.sandboxes[i].lines.is_empty();
+    let has_lines = lock && !claim.sandboxes[i].lines.is_empty();
     parts.ends = (0..claim.sandboxes[i].ends.len() as u64)
         .map(|n| FUNCTIONS + n * FUNCTION_STRIDE)
-        .filter_map(|at| Some([frame(at + PAGE)?, frame(at + 2 * PAGE)?]))
+        .filter_map(|at| Some([frame(at + page)?, frame(at + 2 * page)?]))
         .collect();
     parts.lock = frame(LINES).filter(|_| has_lines);
     parts.mailboxes =
-        (0..claim.sandboxes.len() as u64).filter_map(|n| frame(MAILBOX + n * PAGE)).collect();
+        (0..claim.sandboxes.len() as u64).filter_map(|n| frame(MAILBOX + n * page)).collect();
     parts
 }
 
 impl Context<'_> {
     /// Checks the reach of a monitor.
-    pub fn monitor(&mut self, i: usize, regime: &Regime) {
+    pub(crate) fn monitor(&mut self, i: usize, regime: &Regime) {
         let who = format!("{}'s monitor", self.name(i));
         let place = self.claim.sandboxes[i].place.clone();
         let windows = windows(self.claim, i);
@@ -303,14 +310,13 @@ impl Context<'_> {
         let own = |f: &&Function| f.owner == Some(i);
         let functions = self.claim.functions.iter();
         let mine = functions.clone().filter(own);
-        let lines = !self.claim.sandboxes[i].lines.is_empty();
-        let ioapic = self.claim.ioapic.filter(|_| lines);
+        let page = self.page();
         let mut written: Vec<Range> = mine
             .flat_map(|f| {
                 f.mediated.iter().chain(&f.resets).copied().chain(self.claim.configuration(f))
             })
-            .chain(ioapic.map(|start| Range { start, len: PAGE }))
-            .flat_map(pages)
+            .chain(self.claim.arch.line_registers(self.claim, i))
+            .flat_map(|range| pages(range, page))
             .collect();
         written.extend(self.remapping_frames(i));
         let inside = |r: &Range| r.start <= leaf.frame && leaf.frame + leaf.size <= r.end();
@@ -328,11 +334,12 @@ impl Context<'_> {
         let mut wrong = Vec::new();
         for segment in &self.claim.sandboxes[i].monitor {
             let mut all = segment.bytes.clone();
-            all.resize(segment.len.next_multiple_of(PAGE) as usize, 0);
-            for (n, page) in all.chunks(PAGE as usize).enumerate() {
-                let at = segment.address + n as u64 * PAGE;
+            let page = self.page();
+            all.resize(segment.len.next_multiple_of(page) as usize, 0);
+            for (n, bytes) in all.chunks(page as usize).enumerate() {
+                let at = segment.address + n as u64 * page;
                 let frame = regime.leaf(at).map(|l| l.frame + (at - l.address));
-                if !frame.is_some_and(|f| reads(self.words.memory(), f, page)) {
+                if !frame.is_some_and(|f| reads(self.words.memory(), f, bytes)) {
                     wrong.push((at, frame));
                 }
             }

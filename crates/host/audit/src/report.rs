@@ -103,8 +103,8 @@ pub struct Dma {
     pub function: String,
     /// Memory by DMA.
     pub memory: Vec<Reach>,
-    /// Interrupts: APIC ID, vector.
-    pub interrupts: Vec<(u32, u8)>,
+    /// Interrupts: core, vector.
+    pub interrupts: Vec<(u32, u32)>,
 }
 
 /// Reach of one sandbox.
@@ -122,8 +122,8 @@ pub struct Access {
     pub msrs_written: Vec<(u32, u32)>,
     /// Its functions.
     pub devices: Vec<Dma>,
-    /// Unmasked lines: pin, APIC ID, vector.
-    pub lines: Vec<(u32, u32, u8)>,
+    /// Unmasked lines: pin, core, vector.
+    pub lines: Vec<(u32, u32, u32)>,
 }
 
 /// Frames with one owner.

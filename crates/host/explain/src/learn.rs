@@ -166,24 +166,16 @@ pub mod tests {
     use bulkhead_layout::hypercall::CONTROL_STOP;
     use bulkhead_layout::monitor::Action;
     use bulkhead_layout::report::{Condition, KINDS};
-    use bulkhead_plan::{Bdf, Device, Function, Guest, Machine, Place, Ports, Ram, Span, Trigger};
+    use bulkhead_plan::{Bdf, Device, Function, Machine, Place, Ports, Ram};
 
     fn sandbox(name: &str, line: usize) -> Sandbox {
         Sandbox {
             name: name.into(),
             place: Place { file: "m.toml".into(), line, column: 1 },
-            guest: Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true },
-            cores: vec![0],
-            core_ids: vec![0],
             ram: vec![Ram { gpa: 0, hpa: 0x100_0000, len: 0x100_0000 }],
-            devices: Vec::new(),
-            functions: Vec::new(),
-            control: Default::default(),
-            observe: Vec::new(),
             actions: [Action::Ignore; KINDS],
-            autostart: true,
-            criticality: None,
             learn: true,
+            ..Sandbox::default()
         }
     }
 
@@ -192,10 +184,8 @@ pub mod tests {
             name: name.into(),
             class: "other".into(),
             ports: vec![Ports { first, last: first + 7 }],
-            irq: None,
-            trigger: Trigger::Edge,
             nobody: nobody.map(str::to_owned),
-            place: Place::default(),
+            ..Device::default()
         }
     }
 
@@ -211,7 +201,6 @@ pub mod tests {
         let mut learner = sandbox("learner", 7);
         learner.devices.push(device("own", 0x100, None));
         Plan {
-            multikernel: false,
             system: "test".into(),
             manifest: "m.toml".into(),
             machine: Machine {
@@ -223,12 +212,8 @@ pub mod tests {
                 functions: vec![function],
                 ..Machine::default()
             },
-            image: Span { start: 0, len: 0 },
             sandboxes: vec![learner, sandbox("other", 20)],
-            channels: Vec::new(),
-            slots: Vec::new(),
-            ends_with: Vec::new(),
-            drives: Vec::new(),
+            ..Plan::default()
         }
     }
 

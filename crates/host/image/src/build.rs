@@ -1,5 +1,6 @@
 //! Puts the image together.
 
+use crate::devices::Devices;
 use crate::elf::Program;
 use crate::guest::{self, Guest, Trace};
 use crate::monitor::{self, Input, Pristine};
@@ -8,7 +9,7 @@ use crate::parts::{Part, Shared};
 use crate::space::Spaces;
 use crate::target::Target;
 use crate::x86::{Svm, Vmx};
-use crate::{Error, config, info, ioapic, iommu, multikernel, pci};
+use crate::{Error, config, info, multikernel, pci};
 use bulkhead_arch::PageFormat;
 use bulkhead_layout::image::{self, ConfigOp, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::monitor::Mailbox;
@@ -150,22 +151,22 @@ fn image<T: Target>(
     }
 
     let mut ops = pci::boot(&plan.machine);
-    let (steps_of_pci, steps) = (ops.len(), iommu::steps(&plan.machine));
+    let (steps_of_pci, steps) = (ops.len(), T::Devices::steps(&plan.machine));
     let ops_at = size_of::<T::Header>() + plan.sandboxes.len() * size_of::<Sandbox>();
     let header_len = ops_at + (steps_of_pci + steps) * size_of::<ConfigOp>();
     map.header = pages.take(header_len as u64);
     let header = map.header;
     part(&mut map, &pages, header, None, "compiled manifest");
-    let mut shared = Shared::default();
+    let (mut shared, mut lines) = (Shared::default(), None);
     if plan.multikernel {
         map.reports = (0..guests.len()).map(|index| multikernel::report(plan, index)).collect();
     } else {
         (shared, map.reports) = self::shared(&mut pages, plan);
         part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports");
-        let lines = pages.end();
-        shared.lines = ioapic::shared(&mut pages, plan);
-        if shared.lines.is_some() {
-            part(&mut map, &pages, lines, None, "interrupt lines: lock, remapping table");
+        let start = pages.end();
+        lines = T::Devices::share(&mut pages, plan);
+        if pages.end() > start {
+            part(&mut map, &pages, start, None, "interrupt lines: lock, remapping table");
         }
         let states = pages.end();
         let ends = (0..plan.sandboxes.len()).flat_map(|index| plan.ends(index));
@@ -199,19 +200,17 @@ fn image<T: Target>(
         map.text_bytes = map.text_bytes.max(text_len);
         let input =
             Input { plan, index, guest, pristine: &pristine[index], program, shared: &shared };
-        let made = monitor::bake::<T>(&mut pages, &input)?;
+        let made = monitor::bake::<T>(&mut pages, &input, lines)?;
         sandboxes.push(made.sandbox);
         map.parts.extend(made.parts);
         map.spaces.push(made.spaces);
         grants.extend(made.grants);
     }
     let tables = pages.end();
-    let made = iommu::bake(&mut pages, plan, &grants, shared.lines)?;
+    let made = T::Devices::iommu(&mut pages, plan, &grants, lines)?;
     ops.extend(made.steps);
     debug_assert_eq!(ops.len(), steps_of_pci + steps);
-    let mut iommu = made.header;
-    iommu.lines = ioapic::test(plan, shared.lines, iommu.device_table.start);
-    map.events = (iommu.events.start, iommu.events.len);
+    map.events = (made.events.start, made.events.len);
     part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events");
 
     let record = pages.put(launch.as_bytes());
@@ -231,7 +230,7 @@ fn image<T: Target>(
     header.own = (size_of::<T::Header>() - size_of::<image::Header>()) as u32;
     header.launch = Range { start: record, len: size_of_val(&launch[..]) as u64 };
     header.monitors = info::monitors(plan);
-    T::describe(&mut header, plan, iommu);
+    T::describe(&mut header, plan, made.header);
     pages.store(map.header, &header);
     pages.write(map.header + header.sandboxes_at() as u64, sandboxes.as_bytes());
     pages.write(map.header + ops_at as u64, ops.as_bytes());

@@ -1,11 +1,11 @@
 //! A monitor's configuration: one block of bytes, [`Config`] and the tables that its slices name.
 
 use crate::Error;
+use crate::devices::Devices;
 use crate::monitor::{Functions, INFO_VA, Input, bells, ends, ids, loads};
 use crate::nested;
 use crate::target::{Confine, Target};
 use bulkhead_channel::layout::{ARMED, HELLO};
-use bulkhead_ioapic::Lines;
 use bulkhead_layout::bell::{Bell, End};
 use bulkhead_layout::hypercall;
 use bulkhead_layout::info::Info;
@@ -39,13 +39,13 @@ impl Tail {
 }
 
 /// Things that a configuration describes, beside the plan.
-pub struct Told<'a> {
+pub struct Told<'a, L> {
     pub confine: Confine,
     /// Control blocks and the processor's own pages, one for each core.
     pub control: [u64; 2],
     pub functions: &'a Functions,
     pub shadow: Vec<u32>,
-    pub lines: Option<Lines>,
+    pub lines: Option<L>,
     pub slots: &'a [nested::Slot],
 }
 
@@ -53,7 +53,10 @@ pub struct Told<'a> {
 ///
 /// # Errors
 /// The processor would refuse a start state, or the monitor lacks code for its work.
-pub fn config<T: Target>(input: &Input, told: Told) -> Result<Vec<u8>, Error> {
+pub fn config<T: Target>(
+    input: &Input,
+    told: Told<<T::Devices as Devices>::Lines>,
+) -> Result<Vec<u8>, Error> {
     let mut config = T::Config::new_zeroed();
     let mut tail = Tail { behind: size_of::<T::Config>(), bytes: Vec::new() };
     identity(&mut config, input, told.control);

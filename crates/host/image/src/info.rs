@@ -2,7 +2,6 @@
 //! others (`docs/shared-pages.md`). The rights themselves stand in the monitor's configuration.
 
 use bulkhead_channel::layout::Shape;
-use bulkhead_ioapic::Lines;
 use bulkhead_layout::image::NO_MONITORS;
 use bulkhead_layout::info::{self, Info, Window};
 use bulkhead_layout::report;
@@ -14,8 +13,8 @@ pub fn monitors(plan: &Plan) -> u64 {
     if plan.multikernel { NO_MONITORS } else { plan.machine.arch.facts().monitors }
 }
 
-/// That of a sandbox, by index.
-pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
+/// Makes the page of a sandbox, by index, without its lines.
+pub fn page(plan: &Plan, index: usize, args: &str) -> Info {
     let (sandbox, facts) = (&plan.sandboxes[index], plan.machine.arch.facts());
     let mut info = Info::new_zeroed();
     info.magic = info::MAGIC;
@@ -25,9 +24,6 @@ pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.memory = sandbox.ram.iter().map(|r| r.len).sum();
     info.cores = sandbox.cores.len() as u32;
     info.core_ids.iter_mut().zip(&sandbox.core_ids).for_each(|(to, from)| *to = *from);
-    info.lines = lines.own & !lines.channels;
-    info.level_lines = lines.level;
-    info.level_vectors = lines.level_vectors;
     let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
     info.args[..args.len()].copy_from_slice(args);
     info.sandboxes = plan.sandboxes.len() as u32;

@@ -14,12 +14,11 @@
 
 mod build;
 mod config;
+mod devices;
 mod elf;
 pub mod end;
 mod guest;
 mod info;
-pub mod ioapic;
-mod iommu;
 mod kernel;
 mod monitor;
 mod multikernel;
@@ -34,6 +33,7 @@ mod x86;
 
 pub use build::{Baked, Map, Programs, bake, bake_for};
 pub use config::Tail;
+pub use devices::{Devices, Grant, Route, Unit};
 pub use elf::{Program, section_len};
 pub use guest::{Entry, Guest, Piece, Start, Trace, bare};
 pub use kernel::set_console;

@@ -1,16 +1,15 @@
 //! One sandbox's monitor and everything that confines its guest.
 
 use crate::config::{Told, config};
+use crate::devices::{Devices, Grant, Route, grants};
 use crate::elf::Program;
 use crate::guest::Guest;
-use crate::iommu::vtd::Source;
-use crate::iommu::{self, Grant, Route};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
 use crate::pci::{self, Seen, Shadow};
 use crate::space::{Space, Spaces};
 use crate::target::{Confine, Target};
-use crate::{Error, end, info, ioapic, nested};
+use crate::{Error, end, info, nested};
 use bulkhead_arch::Rights;
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::map::*;
@@ -63,12 +62,16 @@ struct Places {
     stacks: u64,
     /// Control blocks and the processor's own pages, one for each core.
     control: [u64; 2],
-    /// Words that the guest has written to its lines.
-    written: Option<u64>,
+    /// Pages for its interrupt lines.
+    lines: Space,
 }
 
 /// Bakes it.
-pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
+pub fn bake<T: Target>(
+    pages: &mut Pages,
+    input: &Input,
+    shared: Option<<T::Devices as Devices>::Shared>,
+) -> Result<Made, Error> {
     let sandbox = &input.plan.sandboxes[input.index];
     let facts = input.plan.machine.arch.facts();
     let start = pages.end();
@@ -80,16 +83,18 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
     let text = segments(pages, input.program);
     part(pages, start, "monitor text");
 
-    let table = input.shared.lines.and_then(|l| l.table);
-    let lines = ioapic::lines(input.plan, input.index, table)?;
-    let info = info::page(input.plan, input.index, &input.guest.args, lines.unwrap_or_default());
+    let lines = T::Devices::lines(input.plan, input.index, shared)?;
+    let mut info = info::page(input.plan, input.index, &input.guest.args);
+    lines.iter().for_each(|lines| T::Devices::tell(lines, &mut info));
     let info_pa = pages.put(info.as_bytes());
     let vectors = T::vectors(input.program)?.map(|bytes| pages.put(&bytes));
     part(pages, info_pa, "info page, IDT");
 
-    let written = lines.map(|_| ioapic::shadow(pages));
-    if let Some(at) = written {
-        part(pages, at, "interrupt lines");
+    let written = pages.end();
+    let map = |lines| T::Devices::map(pages, input.plan, lines, shared);
+    let line_pages = lines.as_ref().map(map).unwrap_or_default();
+    if pages.end() > written {
+        part(pages, written, "interrupt lines");
     }
 
     let cores = sandbox.cores.len() as u64;
@@ -99,7 +104,7 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
     part(pages, stacks, "stacks, control blocks");
 
     let remapping = pages.end();
-    let mut functions = Functions::bake(pages, input)?;
+    let mut functions = Functions::bake::<T::Devices>(pages, input)?;
     let shadow = std::mem::take(&mut functions.shadow.words);
     let shadow_len = (shadow.len() as u64 * 4).next_multiple_of(facts.page);
     let shadow_pa = pages.take(shadow_len);
@@ -113,10 +118,10 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
     let with_its_sandbox =
         |(n, granted): (usize, &Granted)| !granted.unconfined && own_reach(sandbox, n).is_none();
     let confined = sandbox.functions.iter().enumerate().any(with_its_sandbox);
-    let io_root = if confined { iommu::io_pages(pages, machine, &memory)? } else { None };
+    let io_root = if confined { T::Devices::tables(pages, machine, &memory)? } else { None };
     let roots = { 0..sandbox.functions.len() }
         .map(|n| match own_reach(sandbox, n) {
-            Some(own) => iommu::io_pages(pages, machine, &own),
+            Some(own) => T::Devices::tables(pages, machine, &own),
             None => Ok(io_root),
         })
         .collect::<Result<Vec<_>, Error>>()?;
@@ -148,10 +153,9 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
         shadow: (shadow_pa, shadow_len),
         stacks,
         control,
-        written,
+        lines: line_pages,
     };
-    let has_lines = lines.is_some_and(|lines| lines.own & !lines.channels != 0);
-    let own = space::<T>(input, places, &functions, &slots, has_lines);
+    let own = space::<T>(input, places, &functions, &slots);
     let monitor_root = own.bake::<T::Own>(pages, None)?.unwrap_or_default();
     part(pages, tables, "monitor's page tables");
 
@@ -160,7 +164,7 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
     described.monitor_root = monitor_root;
     described.entry_va = input.program.entry;
     described.info_pa = info_pa;
-    let grants = iommu::grants(input.plan, input.index, io_root, &roots, &functions.remap);
+    let grants = grants(input.plan, input.index, io_root, &roots, &functions.remap);
     Ok(Made { sandbox: described, parts, grants, spaces: Spaces { monitor: own, guest: reached } })
 }
 
@@ -170,7 +174,6 @@ fn space<T: Target>(
     places: Places,
     functions: &Functions,
     slots: &[nested::Slot],
-    has_lines: bool,
 ) -> Space {
     let (plan, index) = (input.plan, input.index);
     let (sandbox, facts) = (&plan.sandboxes[index], plan.machine.arch.facts());
@@ -214,16 +217,7 @@ fn space<T: Target>(
         let len = facts.paged(size_of::<CoreReport>() as u64);
         own.add(at(CORE_REPORT), counts, len, Rights::RW, "report of a core");
     }
-    if let Some(written) = places.written {
-        own.add(LINES_VA + PAGE, written, PAGE, Rights::RW, "writes to its lines");
-    }
-    if let (true, Some(shared), Some(ioapic)) = (has_lines, input.shared.lines, plan.machine.ioapic)
-    {
-        own.add(LINES_VA, shared.lock, PAGE, Rights::RW, "lock of the lines");
-        for pa in [Some(ioapic.base), shared.table].into_iter().flatten() {
-            own.device(MMIO_VA + pa, pa, PAGE, Rights::RW, "lines");
-        }
-    }
+    own.regions.extend(places.lines.regions);
     for (rx, _) in bells(plan, index) {
         own.add(GUEST_VA + rx.gpa, rx.hpa, page, Rights::R, "armed word of a receiver");
     }
@@ -332,9 +326,9 @@ pub struct Functions {
 }
 
 impl Functions {
-    fn bake(pages: &mut Pages, input: &Input) -> Result<Self, Error> {
+    fn bake<D: Devices>(pages: &mut Pages, input: &Input) -> Result<Self, Error> {
         let mut all = Self::default();
-        all.hardware(pages, input)?;
+        all.hardware::<D>(pages, input)?;
         for (n, own) in input.plan.ends(input.index).iter().enumerate() {
             let states = input.shared.states[&own.region];
             let (made, described) = end::bake(pages, input.plan, (n, own), states, &mut all.shadow);
@@ -345,7 +339,7 @@ impl Functions {
     }
 
     /// The machine's functions.
-    fn hardware(&mut self, pages: &mut Pages, input: &Input) -> Result<(), Error> {
+    fn hardware<D: Devices>(&mut self, pages: &mut Pages, input: &Input) -> Result<(), Error> {
         let machine = &input.plan.machine;
         let Some(root) = &machine.pci else { return Ok(()) };
         for seen in pci::seen(machine, &input.plan.sandboxes[input.index].functions) {
@@ -359,17 +353,16 @@ impl Functions {
                     described = pci::own(granted, &mut self.shadow);
                     self.reach(pci::trap(&granted.function));
                     pci::reset_registers(&granted.function).for_each(|page| self.reach(page));
-                    described.function.remap_va =
-                        match iommu::route(input.plan, Source::Function(bdf))? {
-                            Route::Direct => 0,
-                            Route::Table => {
-                                let table = pages.take(PAGE);
-                                self.pages.push((Span { start: table, len: PAGE }, Rights::RW));
-                                self.remap.push((bdf, table));
-                                MMIO_VA + table
-                            }
-                            Route::Entries(first) => first.into(),
-                        };
+                    described.function.remap_va = match D::route(input.plan, bdf)? {
+                        Route::Direct => 0,
+                        Route::Table => {
+                            let table = pages.take(PAGE);
+                            self.pages.push((Span { start: table, len: PAGE }, Rights::RW));
+                            self.remap.push((bdf, table));
+                            MMIO_VA + table
+                        }
+                        Route::Entries(first) => first.into(),
+                    };
                 }
                 Seen::Bridge(_) => described.registers = pci::bridge(),
                 Seen::Placeholder(_) => page.start = pages.put(&pci::placeholder()),

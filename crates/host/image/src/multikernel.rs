@@ -4,16 +4,14 @@ use crate::Error;
 use crate::build::report_head;
 use crate::guest::{Guest, Piece};
 use crate::info;
-use crate::ioapic;
 use crate::kernel::Ground;
 use crate::monitor::{Made, Pristine, described};
 use crate::pages::Pages;
 use crate::parts::Part;
 use crate::space::Space;
-use crate::x86;
+use crate::x86::{self, ioapic};
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::LongMode;
-use bulkhead_ioapic::Lines;
 use bulkhead_kernel_x86::{INFO, REPORT, WINDOW};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::Range;
@@ -56,7 +54,7 @@ pub fn bake(
 ) -> Result<(Made, Vec<Op>), Error> {
     let start = pages.end();
     let ram = memory(plan, index);
-    let info = pages.put(info::page(plan, index, &guest.args, Lines::default()).as_bytes());
+    let info = pages.put(info::page(plan, index, &guest.args).as_bytes());
     let &Facts { large, boot_sees, .. } = plan.machine.arch.facts();
     let mut space = Space::default();
     // Not every processor has larger pages.

@@ -39,18 +39,6 @@ impl Part {
 pub struct Shared {
     pub mailboxes: u64,
     pub reports: Vec<u64>,
-    pub lines: Option<Lines>,
     /// Pages with the states of the peers of channels that a Linux has an end of, by the channel's first region.
     pub states: BTreeMap<usize, u64>,
-}
-
-/// Parts shared by monitors of sandboxes with interrupt lines.
-#[derive(Clone, Copy)]
-pub struct Lines {
-    /// The IOAPIC's lock.
-    pub lock: u64,
-    /// The IOAPIC's remapping table that monitors fill; `None`: its entries never hold slots.
-    pub table: Option<u64>,
-    /// The table that the boot code's test uses, that one or another page; `None`: there is no test.
-    pub tested: Option<u64>,
 }

@@ -91,6 +91,7 @@ pub fn seen<'a>(machine: &'a Machine, functions: &'a [Granted]) -> Vec<Seen<'a>>
 
 /// The addresses on the buses that it sees at which it sees nothing.
 pub fn absent(machine: &Machine, functions: &[Granted], ends: &[End]) -> Vec<Bdf> {
+    let functions = if machine.pci.is_some() { functions } else { &[] };
     let mut seen: Vec<Bdf> = seen(machine, functions).iter().map(Seen::bdf).collect();
     seen.extend(ends.iter().map(|end| end.bdf));
     let Some(last_bus) = seen.iter().map(|bdf| bdf.bus()).max() else { return Vec::new() };

@@ -2,8 +2,7 @@
 //! list, and so does the record of the pages that monitors map.
 
 use crate::Error;
-use crate::pages::Pages;
-use bulkhead_arch::{Memory, PageFormat, Rights, Run, map};
+use bulkhead_arch::{Memory, PageFormat, Rights, Run, TableMemory, map};
 
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +46,7 @@ impl Space {
     /// Two ranges overlap, or one has no whole pages: a fault in the plan.
     pub fn bake<F: PageFormat>(
         &self,
-        pages: &mut Pages,
+        pages: &mut impl TableMemory,
         root: Option<u64>,
     ) -> Result<Option<u64>, Error> {
         self.regions.iter().try_fold(root, |root, &Region { at, pa, len, rights, memory, .. }| {

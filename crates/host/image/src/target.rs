@@ -3,13 +3,12 @@
 
 use crate::Error;
 use crate::config::Tail;
+use crate::devices::Devices;
 use crate::elf::Program;
 use crate::guest::{Entry, Guest};
 use crate::pages::Pages;
 use bulkhead_arch::{Stage1, Stage2};
-use bulkhead_ioapic::Lines;
 use bulkhead_layout::record::Op;
-use bulkhead_layout::x86::Iommu;
 use bulkhead_layout::{image, monitor};
 use bulkhead_plan::{Plan, Sandbox};
 use core::ops::DerefMut;
@@ -25,13 +24,15 @@ pub trait Target {
     type Header: DerefMut<Target = image::Header> + FromZeros + IntoBytes + Immutable;
     /// Configuration of a monitor: the portable part, and what only this architecture has.
     type Config: DerefMut<Target = monitor::Config> + FromZeros + IntoBytes + Immutable;
+    /// Kinds of interrupt controllers and of IOMMUs.
+    type Devices: Devices;
     /// True if a monitor maps the processor's own page of each core.
     const MAPS_HOST: bool;
 
     /// Makes the headers by which a boot loader knows the image: its first bytes.
     fn headers(entry: u64) -> Vec<u8>;
     /// Fills in what this architecture alone has in a header: the boot code's console, its IOMMU.
-    fn describe(_: &mut Self::Header, _: &Plan, _: Iommu) {}
+    fn describe(_: &mut Self::Header, _: &Plan, _: <Self::Devices as Devices>::Header) {}
     /// Makes the page by which a monitor's cores find its handlers of interrupts and faults; `None`: its text has it.
     ///
     /// # Errors
@@ -58,7 +59,14 @@ pub trait Target {
     fn signal(core: u32, interrupt: u32) -> u64;
     /// Fills in what this architecture alone has: its vectors, its lines, its answers for registers that no sandbox
     /// has.
-    fn configure(_: &mut Self::Config, _: &mut Tail, _: &Plan, _: &Sandbox, _: Option<Lines>) {}
+    fn configure(
+        _: &mut Self::Config,
+        _: &mut Tail,
+        _: &Plan,
+        _: &Sandbox,
+        _: Option<<Self::Devices as Devices>::Lines>,
+    ) {
+    }
     /// Lists what its part of a configuration names: whether it does, the need, and the words for it.
     fn named(_: &Self::Config) -> Vec<(bool, u32, &'static str)> {
         Vec::new()

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
 mod bus;
+mod pc;
 mod pci;
 
 /// Reads and checks a machine description.
@@ -19,7 +20,21 @@ mod pci;
 /// Everything that is wrong with it.
 pub fn read(source: &Arc<Source>) -> Result<Machine, Vec<Diagnostic>> {
     let (document, file) = decode(source)?;
-    convert(&document, &file)
+    let arch = match file.arch {
+        raw_machine::Arch::X8664Svm => Arch::Svm,
+        raw_machine::Arch::X8664Vmx => Arch::Vmx,
+    };
+    convert(&document, &file, arch)
+}
+
+/// Reads and checks a machine description for an architecture that none can name: a test's. Its own `arch` has no
+/// meaning.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read_as(source: &Arc<Source>, arch: Arch) -> Result<Machine, Vec<Diagnostic>> {
+    let (document, file) = decode(source)?;
+    convert(&document, &file, arch)
 }
 
 /// Reads a machine description and checks its shape; its content is not checked.
@@ -62,13 +77,14 @@ impl View<'_, '_> {
     }
 }
 
-fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<Diagnostic>> {
-    let arch = match file.arch {
-        raw_machine::Arch::X8664Svm => Arch::Svm,
-        raw_machine::Arch::X8664Vmx => Arch::Vmx,
-    };
+fn convert(
+    document: &Document<'_>,
+    file: &MachineFile,
+    arch: Arch,
+) -> Result<Machine, Vec<Diagnostic>> {
     let mut view = View { document, file, facts: arch.facts(), found: Vec::new() };
     version(&mut view);
+    pc::check(&mut view);
     cores(&mut view);
     let (ram_size, ram_below_4g) = memory_size(&mut view);
     let ram = ram(&mut view, ram_size, ram_below_4g);
@@ -80,7 +96,7 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
     let functions = pci::functions(&mut view, pci.as_ref());
     let iommu = pci::iommu(&mut view);
     emulator(&mut view);
-    let ioapic = pci::ioapic(&mut view);
+    let controller = pci::controller(&mut view);
     bus::check(&mut view, pci.as_ref(), &functions, &ram);
     if !view.found.is_empty() {
         return Err(view.found);
@@ -102,7 +118,7 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
         pci,
         functions,
         iommu,
-        ioapic,
+        controller,
         console,
         debug_port: file.debug_port.unwrap_or(0),
         qemu: file.qemu.as_ref().map(|qemu| qemu.args.clone()).unwrap_or_default(),
@@ -175,7 +191,13 @@ fn memory_size(view: &mut View<'_, '_>) -> (u64, u64) {
         })
     };
     let size = read("size", &sizes.size);
-    let below = read("below_4g", &sizes.below_4g);
+    let below = sizes.below_4g.as_ref().map_or(0, |text| read("below_4g", text));
+    if view.facts.pc && sizes.below_4g.is_none() {
+        let message = "RAM below 4 GiB is not given".to_owned();
+        let help =
+            "write `below_4g`: how much of `size` lies from address 0 on, such as `\"2 GiB\"`";
+        view.report("machine-memory", &[k("memory")], message, help);
+    }
     if below > size || below > 1 << 32 {
         let message = format!("{} below 4 GiB is more than there can be", size::show(below));
         let help = "`below_4g` is at most `size` and at most 4 GiB";
@@ -185,8 +207,10 @@ fn memory_size(view: &mut View<'_, '_>) -> (u64, u64) {
 }
 
 fn ram(view: &mut View<'_, '_>, size: u64, below: u64) -> Vec<Span> {
-    let banks =
+    let split =
         [Span { start: 0, len: below }, Span { start: 1 << 32, len: size.saturating_sub(below) }];
+    let anywhere = [Span { start: 0, len: u64::MAX }; 2];
+    let banks = if view.facts.pc { split } else { anywhere };
     let page = view.facts.page;
     let mut pieces: Vec<Span> = Vec::new();
     for (index, range) in view.file.ram.iter().enumerate() {

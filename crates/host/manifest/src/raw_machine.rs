@@ -76,8 +76,8 @@ pub enum Emulator {
 pub struct MemorySize {
     /// Its size, such as `"6 GiB"`.
     pub size: String,
-    /// How much of it lies from address 0 on; the rest starts at 4 GiB.
-    pub below_4g: String,
+    /// How much of it lies from address 0 on; the rest starts at 4 GiB. A PC needs it.
+    pub below_4g: Option<String>,
 }
 
 /// RAM that the firmware leaves free: `start` to `end`, `end` not included.

@@ -17,6 +17,8 @@ pub struct Facts {
     pub monitors: u64,
     /// Beginning of the names of its monitors' files.
     pub files: &'static str,
+    /// Its machines are PCs: devices have ports, an IOAPIC takes lines, and RAM lies from 0 and from 4 GiB on.
+    pub pc: bool,
     /// Bytes of a page, the smallest piece of memory with rights of its own.
     pub page: u64,
     /// Bytes of a large page.
@@ -97,6 +99,7 @@ const SVM: Facts = Facts {
     name: "x86-64-svm",
     monitors: MONITORS_SVM,
     files: "",
+    pc: true,
     page: PAGE,
     large: 2 << 20,
     huge: 1 << 30,

@@ -1,4 +1,4 @@
-//! PCI functions, the IOMMU and the IOAPIC, as the machine description has them
+//! PCI functions, the IOMMU and the interrupt controller, as the machine description has them
 //! and as the manifest grants them.
 
 use crate::{Place, Ports, Span};
@@ -279,7 +279,7 @@ impl Function {
 }
 
 /// A PCI function that a sandbox owns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
     /// The function.
     pub function: Function,
@@ -292,14 +292,29 @@ pub struct Granted {
     pub place: Place,
 }
 
-/// Kinds of IOMMUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Kinds of IOMMUs. x86's know a requester ID of the IOAPIC's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IommuKind {
     /// AMD-Vi.
-    #[default]
-    AmdVi,
-    /// Intel VT-d.
-    VtD,
+    AmdVi {
+        /// Requester ID of the IOAPIC.
+        ioapic: Option<Bdf>,
+        /// True if the IOAPIC's messages are among those that are remapped; `None`: the boot code finds out.
+        remaps_lines: Option<bool>,
+    },
+    /// Intel VT-d. The IOAPIC's messages are among those that are remapped.
+    VtD {
+        /// Requester ID of the IOAPIC.
+        ioapic: Option<Bdf>,
+    },
+    /// One that no machine description names: a test's.
+    Other,
+}
+
+impl Default for IommuKind {
+    fn default() -> Self {
+        Self::AmdVi { ioapic: None, remaps_lines: None }
+    }
 }
 
 /// An IOMMU.
@@ -311,10 +326,45 @@ pub struct Iommu {
     pub base: u64,
     /// It remaps interrupts.
     pub remaps_interrupts: bool,
-    /// True if the IOAPIC's messages are among them; `None`: the boot code finds out.
-    pub remaps_lines: Option<bool>,
+}
+
+impl Iommu {
     /// Requester ID of the IOAPIC's interrupt messages.
-    pub ioapic_requester: Option<Bdf>,
+    #[must_use]
+    pub const fn ioapic(&self) -> Option<Bdf> {
+        match self.kind {
+            IommuKind::AmdVi { ioapic, .. } | IommuKind::VtD { ioapic } => ioapic,
+            IommuKind::Other => None,
+        }
+    }
+
+    /// True if the IOAPIC's messages are among those that it remaps; `None`: the boot code finds out.
+    #[must_use]
+    pub const fn remaps_lines(&self) -> Option<bool> {
+        match self.kind {
+            IommuKind::AmdVi { remaps_lines, .. } => remaps_lines,
+            IommuKind::VtD { .. } => Some(self.remaps_interrupts),
+            IommuKind::Other => Some(false),
+        }
+    }
+
+    /// True if it is Intel's.
+    #[must_use]
+    pub const fn is_vtd(&self) -> bool {
+        matches!(self.kind, IommuKind::VtD { .. })
+    }
+}
+
+/// Controllers that take interrupts from lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// x86's.
+    Ioapic(Ioapic),
+    /// One that no machine description names: a test's. It has a page of registers for each line.
+    Other {
+        /// Page of the first line.
+        base: u64,
+    },
 }
 
 /// An IOAPIC.

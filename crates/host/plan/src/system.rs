@@ -212,38 +212,12 @@ fn reason(owners: &[Owner], wish: Wish, why: Refusal) -> Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Guest, Place};
-    use bulkhead_layout::monitor::Action;
-    use bulkhead_layout::report::KINDS;
 
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
 
     fn wanted(memory: u64, at: Option<u64>) -> Wanted {
-        Wanted {
-            sandbox: Sandbox {
-                name: "a".into(),
-                place: Place::default(),
-                guest: Guest::Bare {
-                    program: "p".into(),
-                    args: String::new(),
-                    enforce_segments: true,
-                },
-                cores: vec![0],
-                core_ids: vec![0],
-                ram: Vec::new(),
-                devices: Vec::new(),
-                functions: Vec::new(),
-                control: Default::default(),
-                observe: Vec::new(),
-                actions: [Action::Stop; KINDS],
-                autostart: true,
-                learn: false,
-                criticality: None,
-            },
-            memory,
-            at,
-        }
+        Wanted { sandbox: Sandbox { name: "a".into(), ..Sandbox::default() }, memory, at }
     }
 
     fn system(sandboxes: Vec<Wanted>) -> System {

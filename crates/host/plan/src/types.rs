@@ -1,7 +1,7 @@
 //! The plan's data.
 
 use crate::facts::Doorbells;
-use crate::{Facts, Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger};
+use crate::{Controller, Facts, Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger};
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::REQUESTS;
@@ -100,7 +100,7 @@ impl Ports {
 }
 
 /// A device that the machine description names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// As manifests name it, e.g. `uart1`.
     pub name: String,
@@ -170,7 +170,7 @@ pub struct Machine {
     /// Unit that confines their DMA.
     pub iommu: Option<Iommu>,
     /// Controller that takes interrupts from lines.
-    pub ioapic: Option<Ioapic>,
+    pub controller: Option<Controller>,
     /// First port of the 16550 for the boot code's messages; 0: there is none.
     pub console: u16,
     /// Debug console port for the boot code's messages; 0: there is none.
@@ -181,6 +181,17 @@ pub struct Machine {
     pub drives: Vec<String>,
     /// Networks that these arguments name.
     pub networks: Vec<String>,
+}
+
+impl Machine {
+    /// The controller of lines, if it is an IOAPIC.
+    #[must_use]
+    pub const fn ioapic(&self) -> Option<Ioapic> {
+        match self.controller {
+            Some(Controller::Ioapic(ioapic)) => Some(ioapic),
+            _ => None,
+        }
+    }
 }
 
 /// Class of the 8254. The boot code fires its line once.
@@ -214,6 +225,12 @@ pub enum Guest {
     Kernel(Box<Kernel>),
 }
 
+impl Default for Guest {
+    fn default() -> Self {
+        Self::Bare { program: PathBuf::new(), args: String::new(), enforce_segments: true }
+    }
+}
+
 impl Guest {
     /// The text that it, or one of its programs, is handed: a kernel's programs are counted
     /// from 0, any other guest is its only one.
@@ -237,7 +254,7 @@ pub struct Ram {
     pub len: u64,
 }
 
-/// A sandbox.
+/// A sandbox. By default it is a bare guest without a program, memory and rights, and a denied access stops it.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     /// Its name.
@@ -268,6 +285,27 @@ pub struct Sandbox {
     pub learn: bool,
     /// Its importance according to the manifest's author; shown, not acted on.
     pub criticality: Option<Criticality>,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            place: Place::default(),
+            guest: Guest::default(),
+            cores: vec![0],
+            core_ids: vec![0],
+            ram: Vec::new(),
+            devices: Vec::new(),
+            functions: Vec::new(),
+            control: Default::default(),
+            observe: Vec::new(),
+            actions: [Action::Stop; KINDS],
+            autostart: true,
+            learn: false,
+            criticality: None,
+        }
+    }
 }
 
 impl Sandbox {

@@ -77,9 +77,10 @@ fn cores(all: &mut List, old: &MachineFile, new: &MachineFile) {
 }
 
 fn memory(all: &mut List, old: &MachineFile, found: &Found) {
+    let low = |file: &MachineFile| file.memory.below_4g.clone().unwrap_or_default();
     for (what, was, is) in [
         ("all RAM", &old.memory.size, &found.file.memory.size),
-        ("the RAM below 4 GiB", &old.memory.below_4g, &found.file.memory.below_4g),
+        ("the RAM below 4 GiB", &low(old), &low(&found.file)),
     ] {
         let bytes = |text: &str| size::parse(text).unwrap_or(0);
         if bytes(is) < bytes(was) {

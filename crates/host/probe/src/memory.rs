@@ -99,7 +99,10 @@ pub fn describe(free: &[Span], rest: &[Span], devices: Vec<(String, Span)>) -> M
     };
     let ram = free.iter().map(whole).flat_map(|span| without(span, &taken));
     Memory {
-        size: MemorySize { size: size::show(low + (high - FOUR_GIB)), below_4g: size::show(low) },
+        size: MemorySize {
+            size: size::show(low + (high - FOUR_GIB)),
+            below_4g: Some(size::show(low)),
+        },
         ram: ram.map(|span| RamRange { start: span.start, end: span.end() }).collect(),
         reserved: all
             .into_iter()

@@ -95,7 +95,7 @@ pub fn toml(file: &MachineFile, notes: &[String]) -> String {
     out.some("debug_port", file.debug_port, |port| format!("{port:#x}"));
     out.table("[memory]");
     out.key("size", &quoted(&file.memory.size));
-    out.key("below_4g", &quoted(&file.memory.below_4g));
+    out.some("below_4g", file.memory.below_4g.as_deref(), quoted);
     for ram in &file.ram {
         out.table("[[ram]]");
         out.key("start", &format!("{:#x}", ram.start));

@@ -2,12 +2,13 @@
 //! and reads its registers and memory.
 
 use crate::Error;
+use bulkhead_audit::arch::Architecture;
 use bulkhead_audit::claim::{self, Claim};
-use bulkhead_audit::{RamFile, Registers, Report, bochs, dump, hmp, segments};
+use bulkhead_audit::{RamFile, Registers, Report, Svm, Vmx, bochs, dump, hmp, segments};
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_plan::{
-    Arch, BarKind, Bdf, Channel, End, Function, Guest, IommuKind, Part, Place, Plan, RTC, Sandbox,
-    Span, Trigger,
+    Arch, BarKind, Bdf, Channel, Controller, End, Function, Guest, IommuKind, Part, Place, Plan,
+    RTC, Sandbox, Span, Trigger,
 };
 use bulkhead_qemu::{Debugger, Kind, Qmp, Running};
 use serde_json::json;
@@ -30,21 +31,32 @@ pub struct Audited {
 /// # Errors
 /// A program that cannot be read.
 pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
+    let facts = plan.machine.arch.facts();
+    let arch: &dyn Architecture = match plan.machine.arch {
+        Arch::Svm => &Svm,
+        Arch::Vmx => &Vmx,
+        Arch::Other(_) => return Err(Error::Other(format!("no auditor reads {}", facts.name))),
+    };
+    let file = |name: &str| artifacts.join(format!("{}{name}", facts.files));
+    let monitors = MONITORS.iter().map(|(name, _)| program_of(&file(name)));
+    translate(plan, arch, &monitors.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Derives the claim for an architecture, with the segments of its monitors in the order of [`MONITORS`].
+///
+/// # Errors
+/// A program that cannot be read.
+pub fn translate(
+    plan: &Plan,
+    arch: &'static dyn Architecture,
+    monitors: &[Vec<claim::Segment>],
+) -> Result<Claim, Error> {
     let machine = &plan.machine;
     let low = machine.ram_below_4g.min(machine.ram_size);
     let mut ram = vec![claim::Range { start: 0, len: low }];
     if machine.ram_size > low {
         ram.push(claim::Range { start: 1 << 32, len: machine.ram_size - low });
     }
-    let facts = machine.arch.facts();
-    let processor = match machine.arch {
-        Arch::Svm => claim::Processor::Svm,
-        Arch::Vmx => claim::Processor::Vmx,
-        Arch::Other(_) => return Err(Error::Other(format!("no auditor reads {}", facts.name))),
-    };
-    let file = |name: &str| artifacts.join(format!("{}{name}", facts.files));
-    let monitors = MONITORS.iter().map(|(name, _)| program_of(&file(name)));
-    let monitors = monitors.collect::<Result<Vec<_>, _>>()?;
     let mut sandboxes = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
         let segments = match &sandbox.guest {
@@ -77,7 +89,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
             name: sandbox.name.clone(),
             place: place(&sandbox.place),
             cores: sandbox.cores.clone(),
-            apic_ids: sandbox.core_ids.clone(),
+            core_ids: sandbox.core_ids.clone(),
             ram: { sandbox.ram.iter() }
                 .map(|r| claim::Ram { gpa: r.gpa, hpa: r.hpa, len: r.len })
                 .collect(),
@@ -105,7 +117,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
     Ok(Claim {
         system: plan.system.clone(),
         place: claim::Place { file: plan.manifest.display().to_string(), line: 1, column: 1 },
-        processor,
+        arch,
         ram,
         free: machine.ram.iter().map(range).collect(),
         reserved: machine.reserved.iter().map(|(name, s)| (name.clone(), range(s))).collect(),
@@ -125,7 +137,10 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
         ecam: machine.pci.as_ref().map(|pci| range(&pci.space())),
         iommu: iommu(plan),
-        ioapic: machine.ioapic.map(|ioapic| ioapic.base),
+        controller: machine.controller.map(|controller| match controller {
+            Controller::Ioapic(ioapic) => ioapic.base,
+            Controller::Other { base } => base,
+        }),
     })
 }
 
@@ -164,7 +179,7 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
 
 /// Returns the lines of its devices and of its functions without messages.
 fn lines(sandbox: &Sandbox) -> Vec<claim::Line> {
-    // The PC wires ISA interrupt 0 to the IOAPIC's second line.
+    // A PC wires ISA interrupt 0 to the IOAPIC's second line.
     let pin = |irq: u32| if irq == 0 { 2 } else { irq };
     let devices = sandbox
         .devices
@@ -220,18 +235,19 @@ fn iommu(plan: &Plan) -> Option<claim::Iommu> {
     const CLASS: u32 = 0x08_06_00;
     let iommu = plan.machine.iommu?;
     let (kind, len, bdf) = match iommu.kind {
-        IommuKind::AmdVi => {
+        IommuKind::AmdVi { .. } => {
             let function = plan.machine.functions.iter().find(|f| f.class == CLASS)?;
             (claim::Kind::AmdVi, 0x4000, function.bdf.0)
         }
-        IommuKind::VtD => (claim::Kind::VtD, 0x1000, 0),
+        IommuKind::VtD { .. } => (claim::Kind::VtD, 0x1000, 0),
+        IommuKind::Other => (claim::Kind::default(), plan.machine.arch.facts().page, 0),
     };
     Some(claim::Iommu {
         kind,
         bdf,
         remaps: iommu.remaps_interrupts && !plan.multikernel,
         registers: claim::Range { start: iommu.base, len },
-        ioapic: iommu.ioapic_requester.map(|bdf| bdf.0),
+        ioapic: iommu.ioapic().map(|bdf| bdf.0),
     })
 }
 
@@ -335,7 +351,7 @@ pub fn live(running: &Running, claim: &Claim) -> Result<Audited, Error> {
 /// # Errors
 /// No such machine, an emulator that does not answer, memory that cannot be read.
 pub fn attached(folder: &Path, claim: &Claim) -> Result<Audited, Error> {
-    if claim.processor == claim::Processor::Vmx {
+    if claim.arch.name() == Vmx.name() {
         let why = "Bochs answers nobody but its own process: `bulkhead audit` without --attach boots the system";
         return Err(Error::Other(why.into()));
     }

@@ -2,7 +2,7 @@
 //! out, and no software does that.
 
 use bulkhead_explain::dma::{Entry, of_vtd};
-use bulkhead_plan::{IommuKind, Plan};
+use bulkhead_plan::Plan;
 use bulkhead_qemu::Running;
 
 /// Capability register (VT-d specification, 11.4.2).
@@ -10,7 +10,7 @@ const CAPABILITIES: u64 = 0x08;
 
 /// Returns the first fault of a running machine's unit.
 pub fn first(running: &Running, plan: &Plan) -> Option<Entry> {
-    let iommu = plan.machine.iommu.filter(|iommu| iommu.kind == IommuKind::VtD)?;
+    let iommu = plan.machine.iommu.filter(|iommu| iommu.is_vtd())?;
     let mut qmp = running.qmp().ok()?;
     let mut word = |at: u64| {
         let said = qmp.ask(&format!("xp /1gx {at:#x}")).ok()?;

@@ -1,8 +1,7 @@
 //! A processor that does not exist. Its page-table entries are inverted and shuffled, its "execute" is a forbid bit at
 //! an odd place, and empty entries are not zero. Code that passes on it and on x86-64 assumes no encoding. Its second
 //! stage has another encoding than its first one, larger pages, fewer levels and
-//! memory types. [`target`] makes a whole machine of it, for which systems can be
-//! planned and baked.
+//! memory types. [`target`] and [`devices`] make a whole machine of it, for which [`system`] is planned and baked.
 //!
 //! [`FakeMachine`] boots and plays launch records in a `Vec`.
 
@@ -12,7 +11,9 @@ use bulkhead_arch::{
 use bulkhead_layout::record::RecordMemory;
 use std::collections::{BTreeMap, BTreeSet};
 
+pub mod devices;
 pub mod elf;
+pub mod system;
 pub mod target;
 
 /// The odd page format: 4 levels, pages up to level 1. The smallest ones have `PAGE` bytes.

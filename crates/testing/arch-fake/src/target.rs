@@ -2,11 +2,11 @@
 //! interrupts of doorbells ascend from 700 on in steps of 3. There are no ports, no page of vectors, no start-up code
 //! outside of the image, and two trap registers in place of bitmaps.
 
+use crate::devices::{Line, OddDevices};
 use crate::{FakeNested, FakeOwn};
 use bulkhead_image::{Confine, Entry, Error, Guest, Pages, Program, Start, Tail, Target, bare};
-use bulkhead_ioapic::Lines;
+use bulkhead_layout::image::Range;
 use bulkhead_layout::record::Op;
-use bulkhead_layout::x86::Iommu;
 use bulkhead_layout::{image, monitor};
 use bulkhead_plan::facts::{Doorbells, Facts, GuestMap};
 use bulkhead_plan::{self as plan, Arch, Plan, Sandbox, Span};
@@ -21,6 +21,7 @@ pub const FACTS: Facts = Facts {
     name: "odd",
     monitors: 0xFA,
     files: "odd-",
+    pc: false,
     page: PAGE,
     large: PAGE << 11,
     huge: PAGE << 22,
@@ -58,6 +59,8 @@ pub struct Header {
     pub portable: image::Header,
     /// Registers of the boot code's console.
     pub console: u64,
+    /// The IOMMU's table of streams.
+    pub streams: Range,
 }
 
 impl Deref for Header {
@@ -82,6 +85,8 @@ pub struct Config {
     pub portable: monitor::Config,
     /// Identities of its cores, in a table.
     pub affinities: monitor::Slice,
+    /// Its lines, in a table.
+    pub lines: monitor::Slice,
 }
 
 impl Deref for Config {
@@ -123,14 +128,15 @@ impl Target for Odd {
     type Nested = FakeNested;
     type Header = Header;
     type Config = Config;
+    type Devices = OddDevices;
     const MAPS_HOST: bool = true;
 
     fn headers(entry: u64) -> Vec<u8> {
         [*Self::MAGIC, entry.to_be_bytes()].concat()
     }
 
-    fn describe(header: &mut Header, _: &Plan, _: Iommu) {
-        header.console = Self::CONSOLE;
+    fn describe(header: &mut Header, _: &Plan, streams: Range) {
+        (header.console, header.streams) = (Self::CONSOLE, streams);
     }
 
     fn vectors(_: &Program) -> Result<Option<Vec<u8>>, Error> {
@@ -187,8 +193,9 @@ impl Target for Odd {
         tail: &mut Tail,
         _: &Plan,
         sandbox: &Sandbox,
-        _: Option<Lines>,
+        lines: Option<Vec<Line>>,
     ) {
         config.affinities = tail.append(&sandbox.core_ids);
+        config.lines = tail.append(&lines.unwrap_or_default());
     }
 }

@@ -8,11 +8,12 @@ mod vtd;
 pub use vmx::plants as vmx;
 pub use vtd::PLANTS as VTD;
 
-use bulkhead_audit::claim::{Processor, Range};
+use bulkhead_audit::arch::Architecture;
+use bulkhead_audit::claim::Range;
 use bulkhead_audit::memory::Words;
-use bulkhead_audit::paging::{Format, entry_at};
+use bulkhead_audit::paging::entry_at;
 use bulkhead_audit::vmcs::Vmcs;
-use bulkhead_audit::{Claim, Memory, RamFile, Registers};
+use bulkhead_audit::{Claim, Memory, RamFile, Registers, Vmx};
 use bulkhead_image::{Baked, Part};
 use bulkhead_layout::image::Sandbox;
 use bulkhead_layout::x86::Header;
@@ -143,26 +144,17 @@ impl Hand<'_> {
 
     /// Root of a sandbox's nested tables, from its first core's control block.
     fn nested_root(&self, sandbox: usize) -> u64 {
-        let field = match self.claim.processor {
-            Processor::Svm => 0x0B0,
-            Processor::Vmx => Vmcs::offset(vmx::EPT_POINTER),
-        };
+        let field = if self.is_vmx() { Vmcs::offset(vmx::EPT_POINTER) } else { 0x0B0 };
         self.memory.word(vmcb(self.baked, sandbox, 0) + field) & !(PAGE - 1)
     }
 
-    fn format(&self) -> Format {
-        match self.claim.processor {
-            Processor::Svm => Format::LongMode,
-            Processor::Vmx => Format::Extended,
-        }
+    fn is_vmx(&self) -> bool {
+        self.claim.arch.name() == Vmx.name()
     }
 
     /// A port's word and bit in the I/O permission map. VT-x' second bitmap follows the first.
     fn port(&self, sandbox: usize, port: u64) -> (u64, u64) {
-        let field = match self.claim.processor {
-            Processor::Svm => 0x040,
-            Processor::Vmx => Vmcs::offset(vmx::IO_BITMAP_A),
-        };
+        let field = if self.is_vmx() { Vmcs::offset(vmx::IO_BITMAP_A) } else { 0x040 };
         let map = self.memory.word(vmcb(self.baked, sandbox, 0) + field);
         (map + port / 64 * 8, 1 << (port % 64))
     }
@@ -180,7 +172,8 @@ impl Hand<'_> {
     }
 
     fn nested(&mut self, sandbox: usize, gpa: u64, set: u64, clear: u64) {
-        let at = entry_at(&Words::new(&self.memory), self.format(), self.nested_root(sandbox), gpa);
+        let (words, format) = (Words::new(&self.memory), self.claim.arch.nested());
+        let at = entry_at(&words, format, self.nested_root(sandbox), gpa);
         self.memory.change(at, set, clear);
     }
 
@@ -205,7 +198,7 @@ impl Hand<'_> {
 
     fn monitor(&mut self, sandbox: usize, va: u64, set: u64, clear: u64) {
         let words = Words::new(&self.memory);
-        let at = entry_at(&words, Format::LongMode, self.monitor_root(sandbox), va);
+        let at = entry_at(&words, self.claim.arch.own(), self.monitor_root(sandbox), va);
         self.memory.change(at, set, clear);
     }
 

@@ -70,7 +70,7 @@ pub fn clock(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Words> {
 
 /// Index of an IOAPIC's register. A record's address names it: the registers' address and the index.
 fn index(plan: &Plan, at: u64) -> Option<u64> {
-    Some(at.wrapping_sub(plan.machine.ioapic?.base)).filter(|index| *index < PAGE)
+    Some(at.wrapping_sub(plan.machine.ioapic()?.base)).filter(|index| *index < PAGE)
 }
 
 /// Finds the line of an entry in the IOAPIC's table.

@@ -279,10 +279,8 @@ fn grant(function: Option<&Function>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulkhead_layout::monitor::Action;
-    use bulkhead_layout::report::KINDS;
     use bulkhead_plan::kernel::{Kernel, Map, Program, Shared, Test};
-    use bulkhead_plan::{Machine, Place, Ram, Span};
+    use bulkhead_plan::{Machine, Place, Ram};
 
     const EDU: Bdf = Bdf(0x40);
     const CARD: Bdf = Bdf(0x100);
@@ -294,25 +292,15 @@ mod tests {
         let place = |line| Place { file: "m.toml".into(), line, column: 1 };
         let granted = |f: &&Function| Granted {
             function: (*f).clone(),
-            unconfined: false,
-            line: false,
             place: place(line + 4),
+            ..Granted::default()
         };
         Sandbox {
             name: name.into(),
             place: place(line),
-            guest: Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true },
-            cores: vec![0],
-            core_ids: vec![0],
             ram: vec![Ram { gpa: 0, hpa: 0x100_0000 * line as u64, len: 0x100_0000 }],
-            devices: Vec::new(),
             functions: owned.iter().map(granted).collect(),
-            control: Default::default(),
-            observe: Vec::new(),
-            actions: [Action::Ignore; KINDS],
-            autostart: true,
-            criticality: None,
-            learn: false,
+            ..Sandbox::default()
         }
     }
 
@@ -322,7 +310,6 @@ mod tests {
         let card = Function { requesters: vec![ALIAS], ..function(CARD) };
         let bridge = Function { class: 0x06_0400, ..function(Bdf(0x10)) };
         Plan {
-            multikernel: false,
             system: "test".into(),
             manifest: "m.toml".into(),
             sandboxes: vec![sandbox("rogue", 7, &[&edu]), sandbox("net", 20, &[&card])],
@@ -330,11 +317,7 @@ mod tests {
                 functions: vec![bridge, function(FREE), edu, card],
                 ..Machine::default()
             },
-            image: Span { start: 0, len: 0 },
-            channels: Vec::new(),
-            slots: Vec::new(),
-            ends_with: Vec::new(),
-            drives: Vec::new(),
+            ..Plan::default()
         }
     }
 

@@ -138,7 +138,7 @@ pub fn mapped(plan: &Plan, gpa: u64) -> Option<Answer> {
         let never = Allow::Never(why);
         return Some(simple("the machine's local APIC", "the processor", "nothing", never));
     }
-    plan.machine.ioapic.filter(|ioapic| gpa.wrapping_sub(ioapic.base) < PAGE)?;
+    plan.machine.ioapic().filter(|ioapic| gpa.wrapping_sub(ioapic.base) < PAGE)?;
     let why = "the machine description, `[ioapic]`";
     let gets = "its monitor answers: the lines of its devices";
     Some(simple("the machine's IOAPIC", why, gets, Allow::Has))

@@ -7,7 +7,7 @@
 use super::build::{Build, Place};
 use super::program::Made;
 use super::space::at;
-use crate::ioapic::source;
+use crate::x86::ioapic::source;
 use bulkhead_kernel::Cap;
 use bulkhead_kernel::abi::name::Memory;
 use bulkhead_kernel::abi::{Grant, Kind, Rights};

@@ -34,7 +34,7 @@ impl Ground {
             alone: true,
             base: sandbox.ram.first().map_or(0, |ram| ram.hpa),
             ecam: machine.pci.as_ref().map_or(ECAM_GPA, |root| root.config(Bdf(0))),
-            ioapic: machine.ioapic.map_or(IOAPIC_GPA, |ioapic| ioapic.base),
+            ioapic: machine.ioapic().map_or(IOAPIC_GPA, |ioapic| ioapic.base),
             level,
         }
     }

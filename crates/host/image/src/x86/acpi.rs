@@ -1,7 +1,7 @@
 //! The ACPI tables of a Linux guest: hardware-reduced (ACPI 6.5, 4.1), its own cores by x2APIC ID, its serial ports,
 //! and power by two ports. PCI is there with the lines of its functions; an IOAPIC, if it has interrupt lines.
 
-use crate::ioapic;
+use super::ioapic;
 use acpi_tables::mcfg::MCFG;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::{Aml, AmlSink, aml};

@@ -2,10 +2,14 @@
 //! start, descriptor tables, ports, MSRs, CPUID.
 
 mod acpi;
+mod devices;
 mod guest;
+pub mod ioapic;
+mod iommu;
 mod loader;
 mod ports;
 mod smbios;
+mod vtd;
 
 pub use guest::{GDT_GPA, load};
 pub use ports::absent as absent_ports;
@@ -15,7 +19,7 @@ use crate::elf::Program;
 use crate::guest::{Entry, Guest};
 use crate::pages::Pages;
 use crate::target::{Confine, Target};
-use crate::{Error, ioapic, multikernel};
+use crate::{Error, multikernel};
 use bulkhead_arch::Stage2;
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::config::{Config, Leaf, Quiet};
@@ -57,6 +61,7 @@ impl<V: Virtualization> Target for V {
     type Nested = V::Nested;
     type Header = Header;
     type Config = Config;
+    type Devices = devices::Pc;
     const MAPS_HOST: bool = V::MAPS_HOST;
 
     fn headers(entry: u64) -> Vec<u8> {

@@ -4,7 +4,9 @@ use super::View;
 use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, IommuKind, MsiEntry, PcieEntry};
 use crate::source::{Step, k, n};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::{self as plan, Bar, Bdf, Bridge, Function, Ioapic, Iommu, Msi, Msix};
+use bulkhead_plan::{
+    self as plan, Bar, Bdf, Bridge, Controller, Function, Ioapic, Iommu, Msi, Msix,
+};
 use bulkhead_plan::{PIT, PciRoot, Pm, Ports, ResetStep, Resettable, Span};
 
 const RULE: &str = "machine-pci";
@@ -344,15 +346,9 @@ fn kind(kind: BarKind) -> plan::BarKind {
 pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
     let file = view.file;
     let entry = file.iommu.as_ref()?;
-    let (kind, align, help) = match entry.kind {
-        IommuKind::AmdVi => (
-            plan::IommuKind::AmdVi,
-            4 * PAGE,
-            "its registers start at a multiple of 16 KiB below 4 GiB",
-        ),
-        IommuKind::VtD => {
-            (plan::IommuKind::VtD, PAGE, "its registers start at a multiple of 4 KiB below 4 GiB")
-        }
+    let (align, help) = match entry.kind {
+        IommuKind::AmdVi => (4 * PAGE, "its registers start at a multiple of 16 KiB below 4 GiB"),
+        IommuKind::VtD => (PAGE, "its registers start at a multiple of 4 KiB below 4 GiB"),
     };
     if !entry.base.is_multiple_of(align) || entry.base >= 1 << 32 || entry.base == 0 {
         let message = format!("there cannot be an IOMMU at {:#x}", entry.base);
@@ -360,23 +356,25 @@ pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
     }
     let path = [k("iommu"), k("ioapic_requester")];
     let requester = entry.ioapic_requester.as_ref();
-    let ioapic_requester = requester.and_then(|text| address(view, &path, text));
+    let ioapic = requester.and_then(|text| address(view, &path, text));
     if entry.remaps_interrupts && file.ioapic.is_some() && requester.is_none() {
         let message = "the IOAPIC's requester ID is not given".to_owned();
         let help = "the IVRS or DMAR table has it, such as `\"00:14.0\"`";
         view.report(RULE, &path, message, help);
     }
-    let remaps_lines = match entry.kind {
-        IommuKind::AmdVi => amd_lines(view),
-        IommuKind::VtD => vtd_lines(view),
+    let remaps_interrupts = entry.remaps_interrupts;
+    let kind = match entry.kind {
+        IommuKind::AmdVi => {
+            let said = amd_lines(view);
+            let remaps_lines = if remaps_interrupts { said } else { Some(false) };
+            plan::IommuKind::AmdVi { ioapic, remaps_lines }
+        }
+        IommuKind::VtD => {
+            vtd_lines(view);
+            plan::IommuKind::VtD { ioapic }
+        }
     };
-    Some(Iommu {
-        kind,
-        base: entry.base,
-        remaps_interrupts: entry.remaps_interrupts,
-        remaps_lines: if entry.remaps_interrupts { remaps_lines } else { Some(false) },
-        ioapic_requester,
-    })
+    Some(Iommu { kind, base: entry.base, remaps_interrupts })
 }
 
 /// AMD-Vi: whether the IOAPIC's messages are seen is said, or found out at boot.
@@ -396,9 +394,9 @@ fn amd_lines(view: &mut View<'_, '_>) -> Option<bool> {
 }
 
 /// VT-d: a unit that remaps interrupts sees those of its IOAPIC. An interrupt entry names one requester ID.
-fn vtd_lines(view: &mut View<'_, '_>) -> Option<bool> {
+fn vtd_lines(view: &mut View<'_, '_>) {
     let file = view.file;
-    let entry = file.iommu.as_ref()?;
+    let Some(entry) = &file.iommu else { return };
     if entry.remaps_lines.is_some() {
         let message = "a VT-d unit sees its IOAPIC's messages where it remaps interrupts";
         view.report(
@@ -416,11 +414,10 @@ fn vtd_lines(view: &mut View<'_, '_>) -> Option<bool> {
             view.report(RULE, &[k("function"), n(index), k("requesters")], message, help);
         }
     }
-    Some(true)
 }
 
-/// The IOAPIC.
-pub fn ioapic(view: &mut View<'_, '_>) -> Option<Ioapic> {
+/// The interrupt controller: an IOAPIC.
+pub fn controller(view: &mut View<'_, '_>) -> Option<Controller> {
     let file = view.file;
     let entry = file.ioapic.as_ref()?;
     if !entry.base.is_multiple_of(PAGE) || entry.base >= 1 << 32 {
@@ -433,5 +430,5 @@ pub fn ioapic(view: &mut View<'_, '_>) -> Option<Ioapic> {
         let message = format!("an IOAPIC does not have {} lines", entry.lines);
         view.report(RULE, &[k("ioapic"), k("lines")], message, "write 1 to 120");
     }
-    Some(Ioapic { base: entry.base, lines: entry.lines })
+    Some(Controller::Ioapic(Ioapic { base: entry.base, lines: entry.lines }))
 }

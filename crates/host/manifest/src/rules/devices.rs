@@ -7,7 +7,7 @@ use crate::machine::share_port;
 use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
-use bulkhead_plan::{BarKind, Device, Function, Iommu, IommuKind, Ports, Trigger};
+use bulkhead_plan::{BarKind, Device, Function, Iommu, Ports, Trigger};
 
 struct Grant<'a> {
     sandbox: &'a Item<raw::Sandbox>,
@@ -220,7 +220,7 @@ pub fn line_level(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 pub fn line_forged(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let iommu = cx.machine.as_ref().and_then(|machine| machine.iommu);
     // VT-d remaps level-triggered lines as it does others.
-    let passes = |iommu: Iommu| iommu.kind == IommuKind::AmdVi && iommu.remaps_lines == Some(true);
+    let passes = |iommu: Iommu| !iommu.is_vtd() && iommu.remaps_lines() == Some(true);
     if !iommu.is_some_and(passes) || cx.sandboxes.len() < 2 {
         return;
     }

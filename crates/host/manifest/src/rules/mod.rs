@@ -177,6 +177,7 @@ pub const NAMES: &[&str] = &[
     "line-forged",
     "line-level",
     "line-none",
+    "machine-arch",
     "machine-console",
     "machine-cores",
     "machine-device",

@@ -122,7 +122,7 @@ pub fn pci_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Some functions would give their owner power over all the others.
 pub fn pci_nobody(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let requester = cx.machine.as_ref().and_then(|machine| machine.iommu?.ioapic_requester);
+    let requester = cx.machine.as_ref().and_then(|machine| machine.iommu?.ioapic());
     for grant in grants(cx) {
         let ioapic = (Some(grant.function.bdf) == requester)
             .then_some("the IOAPIC's interrupts bear its address");

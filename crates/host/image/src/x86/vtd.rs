@@ -5,9 +5,10 @@
 //! each vector on each of its cores. So no monitor maps the table, and nothing is invalidated at run time
 //! (docs/decisions/0041-vt-d.md).
 
-use super::{Grant, Made};
+use super::ioapic;
+use crate::Error;
+use crate::devices::{Grant, Unit};
 use crate::pages::Pages;
-use crate::{Error, ioapic};
 use bulkhead_arch_x86::vtd::{
     ENTRY, INVALIDATE_ALL, MOST_ENTRIES, NEEDED, context_entry, global, interrupt_entry, register,
     root_entry,
@@ -59,7 +60,7 @@ fn blocks(plan: &Plan) -> Result<Vec<Block>, Error> {
             let bdf = granted.function.bdf;
             add(Source::Function(bdf), bdf, any);
         }
-        if let Some(ioapic) = iommu.ioapic_requester
+        if let Some(ioapic) = iommu.ioapic()
             && !ioapic::of(&plan.machine, sandbox).is_empty()
         {
             add(Source::Edge(index), ioapic, any);
@@ -102,21 +103,21 @@ fn entries(blocks: usize) -> Result<u64, Error> {
 }
 
 /// All of a unit's tables and its invalidation queue.
-pub fn tables(pages: &mut Pages, plan: &Plan, grants: &[Grant]) -> Result<Made, Error> {
-    let Some(iommu) = plan.machine.iommu else { return Ok(Made::default()) };
+pub fn tables(pages: &mut Pages, plan: &Plan, grants: &[Grant]) -> Result<Unit<x86::Iommu>, Error> {
+    let Some(iommu) = plan.machine.iommu else { return Ok(Unit::default()) };
     let start = pages.end();
     let root = pages.take(PAGE);
     for bus in 0..=u8::MAX {
-        let of_bus: Vec<_> = grants.iter().filter(|(bdf, _)| bdf.bus() == bus).collect();
+        let of_bus: Vec<_> = grants.iter().filter(|grant| grant.requester.bus() == bus).collect();
         if of_bus.is_empty() {
             continue;
         }
         let context = pages.take(PAGE);
         write(pages, root + u64::from(bus) * 16, root_entry(context));
-        for (bdf, requester) in of_bus {
-            let at = context + u64::from(bdf.0 & 0xFF) * 16;
-            if let Some(tables) = requester.root {
-                write(pages, at, context_entry(tables, requester.domain));
+        for grant in of_bus {
+            let at = context + u64::from(grant.requester.0 & 0xFF) * 16;
+            if let Some(tables) = grant.root {
+                write(pages, at, context_entry(tables, grant.domain));
             }
         }
     }
@@ -144,7 +145,7 @@ pub fn tables(pages: &mut Pages, plan: &Plan, grants: &[Grant]) -> Result<Made, 
     }
     let tables = Range { start, len: pages.end() - start };
     let header = x86::Iommu { device_table: tables, ..x86::Iommu::default() };
-    Ok(Made { header, steps: steps(&iommu, root, interrupts, queue) })
+    Ok(Unit { header, events: header.events, steps: steps(&iommu, root, interrupts, queue) })
 }
 
 fn write(pages: &mut Pages, at: u64, words: [u64; 2]) {
@@ -223,11 +224,8 @@ fn steps(iommu: &Iommu, root: u64, interrupts: Range, queue: u64) -> Vec<ConfigO
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulkhead_arch_x86::iommu::Requester;
-    use bulkhead_layout::monitor::Action;
-    use bulkhead_layout::report::KINDS;
     use bulkhead_plan::{
-        Arch, Device, Function, Granted, Guest, Ioapic, IommuKind, Machine, Span, Trigger,
+        Arch, Controller, Device, Function, Granted, Ioapic, IommuKind, Machine, Trigger,
     };
 
     const DISK: Bdf = Bdf(0x18);
@@ -235,63 +233,27 @@ mod tests {
     const IOAPIC: Bdf = Bdf(0xFF00);
 
     fn sandbox(core_ids: &[u32], functions: &[Bdf], irq: Option<(u32, Trigger)>) -> Sandbox {
-        let granted = |bdf: &Bdf| Granted {
-            function: Function { bdf: *bdf, ..Function::default() },
-            unconfined: false,
-            line: false,
-            place: Default::default(),
-        };
-        let device = irq.map(|(irq, trigger)| Device {
-            name: "uart".into(),
-            class: "test".into(),
-            ports: Vec::new(),
-            irq: Some(irq),
-            trigger,
-            nobody: None,
-            place: Default::default(),
-        });
+        let function = |bdf| Function { bdf, ..Function::default() };
+        let granted = |bdf: &Bdf| Granted { function: function(*bdf), ..Granted::default() };
+        let device = |(irq, trigger)| Device { irq: Some(irq), trigger, ..Device::default() };
         Sandbox {
-            name: "s".into(),
-            place: Default::default(),
-            guest: Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true },
-            cores: core_ids.iter().map(|id| *id as usize).collect(),
             core_ids: core_ids.to_vec(),
-            ram: Vec::new(),
-            devices: device.into_iter().collect(),
+            devices: irq.map(device).into_iter().collect(),
             functions: functions.iter().map(granted).collect(),
-            control: Default::default(),
-            observe: Vec::new(),
-            actions: [Action::Ignore; KINDS],
-            autostart: true,
-            learn: false,
-            criticality: None,
+            ..Sandbox::default()
         }
     }
 
     fn plan(sandboxes: Vec<Sandbox>) -> Plan {
         let iommu = Iommu {
-            kind: IommuKind::VtD,
+            kind: IommuKind::VtD { ioapic: Some(IOAPIC) },
             base: 0xFED9_0000,
             remaps_interrupts: true,
-            remaps_lines: Some(true),
-            ioapic_requester: Some(IOAPIC),
         };
-        Plan {
-            multikernel: false,
-            system: "test".into(),
-            manifest: "test".into(),
-            machine: Machine {
-                ioapic: Some(Ioapic { base: 0xFEC0_0000, lines: 24 }),
-                iommu: Some(iommu),
-                ..Machine::default()
-            },
-            image: Span::default(),
-            sandboxes,
-            channels: Vec::new(),
-            slots: Vec::new(),
-            ends_with: Vec::new(),
-            drives: Vec::new(),
-        }
+        let ioapic = Controller::Ioapic(Ioapic { base: 0xFEC0_0000, lines: 24 });
+        let controller = Some(ioapic);
+        let machine = Machine { controller, iommu: Some(iommu), ..Machine::default() };
+        Plan { machine, sandboxes, ..Plan::default() }
     }
 
     fn two() -> Plan {
@@ -307,7 +269,7 @@ mod tests {
     }
 
     /// The last value written to a register.
-    fn written(made: &Made, offset: u16) -> u64 {
+    fn written(made: &Unit<x86::Iommu>, offset: u16) -> u64 {
         let last = |offset| {
             let mut all = made.steps.iter().rev();
             let op = all.find(|op| op.kind == ConfigOp::SET && op.offset == offset);
@@ -362,11 +324,11 @@ mod tests {
     #[test]
     fn only_owners_have_contexts() {
         let mut pages = Pages::new(Arch::Svm.facts());
-        let requester = |root, domain| Requester { root, domain, ..Requester::default() };
+        let grant = |requester, root, domain| Grant { requester, root, domain, messages: None };
         let grants = [
-            (DISK, requester(Some(0x5000), 1)),
-            (CARD, requester(Some(0x6000), 2)),
-            (Bdf(0x108), requester(None, 3)),
+            grant(DISK, Some(0x5000), 1),
+            grant(CARD, Some(0x6000), 2),
+            grant(Bdf(0x108), None, 3),
         ];
         let made = tables(&mut pages, &two(), &grants).unwrap();
         let root = written(&made, register::ROOT);

@@ -2,14 +2,13 @@
 //! Bits are those of the IOMMU specification (48882): 2.2.2.1 device table entry,
 //! 2.2.3 I/O page tables, 2.2.5.2 remapping table entry with 32 bits, 3.4 registers.
 
-use crate::PAGE;
+use super::{FIRST_VECTOR, PAGE, lines};
 use crate::check::Context;
 use crate::claim::{Claim, Function, Place, Range};
-use crate::given::{Given, given_for, right_at};
+use crate::dma::{self, Arrival, Leaf, Pages, Wrong, name};
+use crate::given::{Given, pages};
 use crate::memory::Words;
 use crate::registers::{self, Registers};
-use crate::report::{Dma, letters};
-use crate::vtd::Units;
 use std::collections::BTreeMap;
 
 const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
@@ -92,25 +91,6 @@ impl Entry {
         let entries = 1 << (self.words[2] >> 1 & 0b1111);
         Range { start: self.words[2] & INT_ROOT, len: entries * 4 }
     }
-}
-
-/// A page that a device reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaf {
-    pub address: u64,
-    pub frame: u64,
-    pub size: u64,
-    pub read: bool,
-    pub write: bool,
-}
-
-/// Everything that one I/O page table leads to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pages {
-    pub leaves: Vec<Leaf>,
-    pub tables: Vec<u64>,
-    /// Entries that make no sense: address, entry.
-    pub odd: Vec<(u64, u64)>,
 }
 
 const PR: u64 = 1;
@@ -205,7 +185,7 @@ impl Remapped {
             e if e >> 2 & 0b111 != 0 => form("another delivery mode than fixed"),
             e if e & 1 << 6 != 0 => form("a logical destination"),
             e if e & (1 << 7 | 0xFF << 24) != 0 => form("reserved bits"),
-            _ if self.vector() < crate::lines::FIRST_VECTOR => {
+            _ if self.vector() < FIRST_VECTOR => {
                 Some(("message-vector", "a vector that no APIC takes"))
             }
             _ => None,
@@ -225,9 +205,8 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Reads it, if the machine has one and its registers are known.
-    pub fn read(claim: &Claim, registers: &Registers, words: &Words) -> Option<Self> {
-        claim.iommu.as_ref()?;
+    /// Reads it, if its registers are known.
+    pub fn read(registers: &Registers, words: &Words) -> Option<Self> {
         let registers = registers.iommu.clone()?;
         let table = registers.device_table & ADDRESS;
         // Bits 8:0: frames, less one.
@@ -274,9 +253,10 @@ impl Unit {
         };
         (0..table.len / 4).map(read).filter(|r| r.entry & 1 != 0).collect()
     }
+}
 
-    /// Frames of all its tables and buffers.
-    pub fn tables(&self, claim: &Claim) -> Vec<(u64, String)> {
+impl dma::Unit for Unit {
+    fn tables(&self, claim: &Claim) -> Vec<(u64, String)> {
         let r = &self.registers;
         let mut out: Vec<(u64, String)> = { self.entries.iter() }
             .filter(|e| e.at.is_multiple_of(PAGE))
@@ -300,56 +280,29 @@ impl Unit {
 
     /// Frames of remapping tables by requester. An entry that refuses all messages may have a table that is not looked
     /// at. Such an IOAPIC sends messages that the IOMMU does not see.
-    pub fn remapping(&self) -> BTreeMap<u16, Vec<u64>> {
+    fn remapping(&self) -> BTreeMap<u16, Vec<u64>> {
         let has_table = |e: &&Entry| match e.interrupts() {
             Interrupts::Remapped => true,
             Interrupts::Aborted => e.remapping().start != 0,
             _ => false,
         };
         let remapped = self.entries.iter().filter(has_table);
-        let frames = |e: &Entry| crate::given::pages(e.remapping()).map(|p| p.start).collect();
+        let frames = |e: &Entry| pages(e.remapping(), PAGE).map(|p| p.start).collect();
         remapped.map(|e| (e.bdf, frames(e))).collect()
     }
-}
 
-/// A part of what is given, to be written or not.
-fn part(given: &[Given], range: Range, write: bool) -> Option<Given> {
-    let around = given
-        .iter()
-        .find(|g| g.address <= range.start && range.end() <= g.address.saturating_add(g.len))?;
-    let frame = around.frame + (range.start - around.address);
-    let write = write && around.write;
-    Some(Given { address: range.start, frame, len: range.len, write, ..around.clone() })
-}
+    fn check(&self, context: &mut Context, given: &[Vec<Given>]) {
+        context.amd(self, given);
+    }
 
-/// Bus, device and function as people write them.
-pub fn name(bdf: u16) -> String {
-    format!("{:02x}:{:02x}.{}", bdf >> 8, bdf >> 3 & 31, bdf & 7)
+    /// Nothing says whether the IOMMU sees the message: it has to stay with its owner either way.
+    fn line(&self, context: &Context, entry: u64) -> Vec<Arrival> {
+        let remapped = context.remapped(self, entry);
+        remapped.into_iter().chain([lines::direct(entry)]).collect()
+    }
 }
-
-/// Errors of entries, by text: requester IDs and the first entry's address.
-pub type Wrong = BTreeMap<(&'static str, String, String), Vec<(u16, u64)>>;
 
 impl Context<'_> {
-    /// Everything about devices' memory accesses and messages.
-    pub fn dma(&mut self, unit: Option<&Units>, given: &[Vec<Given>]) {
-        match unit {
-            Some(Units::Amd(unit)) => self.amd(unit, given),
-            Some(Units::Vtd(unit)) => self.vtd(unit, given),
-            None => self.unconfined(),
-        }
-    }
-
-    /// No IOMMU was read.
-    fn unconfined(&mut self) {
-        if self.claim.iommu.is_some() {
-            let message = "the IOMMU's registers are not known";
-            self.find("iommu-control", &Place::default(), None, message, "a dump with `iommu`");
-        } else if self.claim.functions.iter().any(|f| f.owner.is_some()) {
-            self.remarks.push("no IOMMU: devices' DMA is not confined, nor looked at".into());
-        }
-    }
-
     fn amd(&mut self, unit: &Unit, given: &[Vec<Given>]) {
         self.control(unit);
         if unit.registers.control & IOMMU_EN == 0 {
@@ -383,6 +336,19 @@ impl Context<'_> {
                 self.function(unit, i, bdf, function, &given[i]);
             }
         }
+    }
+
+    /// APIC and vector of a line that is not masked, by the IOMMU's table, if it has one for the IOAPIC.
+    fn remapped(&self, unit: &Unit, entry: u64) -> Option<Arrival> {
+        let device = unit.entry(self.claim.iommu.as_ref()?.ioapic?)?;
+        if device.interrupts() != Interrupts::Remapped {
+            return None;
+        }
+        // Bits 10:0 of the message, delivery mode and vector, are the index.
+        let index = entry & (lines::DELIVERY | 0xFF);
+        let all = unit.remapped(self.words, device);
+        let found = all.iter().find(|r| r.index == index);
+        Some(Ok(found.map(|r| (r.destination(), r.vector().into()))))
     }
 
     fn control(&mut self, unit: &Unit) {
@@ -530,7 +496,7 @@ impl Context<'_> {
             let owners = self.claim.sandboxes.iter().enumerate().filter(|(i, s)| {
                 function.is_some_and(|f| f.owner == Some(*i)) || ioapic && !s.lines.is_empty()
             });
-            let mut cores = owners.flat_map(|(_, s)| &s.apic_ids);
+            let mut cores = owners.flat_map(|(_, s)| &s.core_ids);
             let (to, vector) = (r.destination(), r.vector());
             if let Some((rule, what)) = r.wrong() {
                 is(
@@ -560,82 +526,8 @@ impl Context<'_> {
             Interrupts::Remapped => unit.remapped(self.words, entry),
             _ => Vec::new(),
         };
-        let interrupts = remapped.iter().map(|r| (r.destination(), r.vector())).collect();
+        let interrupts = remapped.iter().map(|r| (r.destination(), r.vector().into())).collect();
         self.reaches((i, bdf), function, given, unit.pages(entry), interrupts);
-    }
-
-    /// Compares what an owned function reaches, under one of its requester IDs, with what its owner has.
-    pub fn reaches(
-        &mut self,
-        (i, bdf): (usize, u16),
-        function: &Function,
-        given: &[Given],
-        pages: Option<&Pages>,
-        interrupts: Vec<(u32, u8)>,
-    ) {
-        let as_other =
-            if bdf == function.bdf { String::new() } else { format!(" (as {})", name(bdf)) };
-        let title = format!("{}{as_other}", function.name);
-        let who = format!("{title} of {}", self.name(i));
-        let empty = Pages::default();
-        let pages = pages.unwrap_or(&empty);
-        let all: Vec<Given> = given.iter().filter(|g| g.dma).cloned().collect();
-        let given = match &function.reach {
-            None => all,
-            Some(own) => {
-                own.iter().filter_map(|(range, write)| part(&all, *range, *write)).collect()
-            }
-        };
-        let mut covered = vec![0; given.len()];
-        for leaf in pages.leaves.iter().filter(|l| l.read || l.write) {
-            let (at, frame) = (leaf.address, leaf.frame);
-            let Some(n) = given_for(&given, at, frame, leaf.size) else {
-                let whose = self.owner(frame);
-                let message = format!(
-                    "{who} reaches {frame:#x} ({whose}) at {at:#x}, {:#x} bytes",
-                    leaf.size
-                );
-                self.find("dma-map", &function.place, Some(frame), message, right_at(&given, at));
-                continue;
-            };
-            covered[n] += leaf.size;
-            if !leaf.read || leaf.write != given[n].write {
-                let message =
-                    format!("{who} reads: {}, writes: {} at {at:#x}", leaf.read, leaf.write);
-                let right = letters(given[n].write, false);
-                self.find("dma-rights", &given[n].place, Some(frame), message, right);
-            }
-        }
-        for (g, covered) in given.iter().zip(covered).filter(|(g, c)| g.len != *c) {
-            let message =
-                format!("{who} reaches {covered:#x} of {:#x} bytes at {:#x}", g.len, g.address);
-            self.find("dma-missing", &function.place, Some(g.frame), message, "all of it");
-        }
-        let leaves = pages.leaves.iter().filter(|l| l.read || l.write);
-        let memory = self.reach(leaves.map(|l| (l.address, l.frame, l.size, l.write, false)));
-        self.access[i].devices.push(Dma { function: title, memory, interrupts });
-    }
-
-    /// Makes one finding of all entries that are wrong in one way.
-    pub fn tell(&mut self, wrong: Wrong) {
-        for ((rule, what, right), mut who) in wrong {
-            who.dedup();
-            let known = who.iter().find_map(|(bdf, at)| {
-                let function = self.claim.requester(*bdf)?;
-                Some((function.name.clone(), function.place.clone(), *at))
-            });
-            let (first, at) = who[0];
-            let (name, place, at) = known.unwrap_or((name(first), Place::default(), at));
-            let others = match who.len() - 1 {
-                0 => String::new(),
-                n => format!(
-                    " and {n} others, from {} to {},",
-                    self::name(first),
-                    self::name(who[n].0)
-                ),
-            };
-            self.find(rule, &place, Some(at), format!("{name}{others} {what}"), right);
-        }
     }
 }
 

@@ -1,20 +1,20 @@
 //! Interrupt lines: the IOAPIC's redirection entries (82093AA, 3.2.4) and the two
 //! 8259A.
 
+use super::FIRST_VECTOR;
 use crate::check::Context;
 use crate::claim::Place;
-use crate::iommu::Interrupts;
-use crate::vtd::Units;
+use crate::dma::{Arrival, Unit};
 
 const MASKED: u64 = 1 << 16;
 const LEVEL: u64 = 1 << 15;
 const LOGICAL: u64 = 1 << 11;
-const DELIVERY: u64 = 0b111 << 8;
+pub const DELIVERY: u64 = 0b111 << 8;
 const LOWEST: u64 = 0b001 << 8;
 
 impl Context<'_> {
     /// Every line that is not masked.
-    pub fn lines(&mut self, unit: Option<&Units>) {
+    pub(super) fn lines(&mut self, unit: Option<&dyn Unit>) {
         let nobody = Place::default();
         if let Some(masks) = self.registers.pic_masks.filter(|m| *m != [0xFF; 2]) {
             let message =
@@ -25,7 +25,7 @@ impl Context<'_> {
             self.remarks.push("the IOAPIC's entries are not known".into());
             return;
         };
-        let mut levels: Vec<(u8, u32)> = Vec::new();
+        let mut levels: Vec<(u32, u32)> = Vec::new();
         for (pin, &entry) in (0u32..).zip(&ioapic.entries) {
             if entry & MASKED == 0 {
                 self.line(unit, pin, entry, &mut levels);
@@ -33,7 +33,13 @@ impl Context<'_> {
         }
     }
 
-    fn line(&mut self, unit: Option<&Units>, pin: u32, entry: u64, levels: &mut Vec<(u8, u32)>) {
+    fn line(
+        &mut self,
+        unit: Option<&dyn Unit>,
+        pin: u32,
+        entry: u64,
+        levels: &mut Vec<(u32, u32)>,
+    ) {
         let owner = self
             .claim
             .sandboxes
@@ -42,7 +48,7 @@ impl Context<'_> {
             .find_map(|(i, s)| Some((i, s.lines.iter().find(|l| l.pin == pin)?)));
         let Some((i, line)) = owner else {
             let message = format!("line {pin} is not masked ({entry:#x}) and belongs to nobody");
-            self.find("line-owner", &Place::default(), self.claim.ioapic, message, "masked");
+            self.find("line-owner", &Place::default(), self.claim.controller, message, "masked");
             return;
         };
         let mut wrong = Vec::new();
@@ -50,16 +56,11 @@ impl Context<'_> {
             let what = format!("is level: {}, not {}", entry & LEVEL != 0, line.level);
             wrong.push(("line-mode", what));
         }
-        // Nothing says whether the IOMMU sees the message: it has to stay with its owner either way.
-        let ways = match unit {
-            // It sees all messages.
-            Some(Units::Vtd(unit)) if self.remaps() => [Some(self.indexed(unit, entry)), None],
-            _ => [self.remapped(unit, entry), Some(direct(entry))],
-        };
-        for (n, way) in ways.into_iter().flatten().enumerate() {
+        let ways = unit.map_or_else(|| vec![direct(entry)], |unit| unit.line(self, entry));
+        for (n, way) in ways.into_iter().enumerate() {
             match way {
                 Ok(Some((apic, vector))) => {
-                    if !self.claim.sandboxes[i].apic_ids.contains(&apic) {
+                    if !self.claim.sandboxes[i].core_ids.contains(&apic) {
                         wrong.push(("line-core", format!("arrives at APIC {apic}")));
                     }
                     let taken = levels.iter().find(|l| l.0 == vector && line.level);
@@ -85,38 +86,13 @@ impl Context<'_> {
         for (rule, what) in wrong {
             let message = format!("line {pin} of {} {what} ({entry:#x})", self.name(i));
             let right = "fixed, to a core of its own, with a vector of its own";
-            self.find(rule, &place, self.claim.ioapic, message, right);
+            self.find(rule, &place, self.claim.controller, message, right);
         }
-    }
-
-    fn remaps(&self) -> bool {
-        self.claim.iommu.as_ref().is_some_and(|iommu| iommu.remaps)
-    }
-
-    /// APIC and vector of a line that is not masked, by the IOMMU's table, if it has one for the IOAPIC.
-    fn remapped(&self, unit: Option<&Units>, entry: u64) -> Option<Arrival> {
-        let requester = self.claim.iommu.as_ref().and_then(|i| i.ioapic);
-        let Some(Units::Amd(unit)) = unit else { return None };
-        let (unit, device) =
-            Some(unit).zip(requester).and_then(|(u, bdf)| Some((u, u.entry(bdf)?)))?;
-        if device.interrupts() != Interrupts::Remapped {
-            return None;
-        }
-        // Bits 10:0 of the message, delivery mode and vector, are the index.
-        let index = entry & (DELIVERY | 0xFF);
-        let all = unit.remapped(self.words, device);
-        Some(Ok(all.iter().find(|r| r.index == index).map(|r| (r.destination(), r.vector()))))
     }
 }
 
-/// Where a line arrives: APIC and vector, or nowhere; or the rule that it breaks, and how.
-pub type Arrival = Result<Option<(u32, u8)>, (&'static str, String)>;
-
-/// The first vector that an APIC takes (APM volume 2, 16.6.1). Those of exceptions from there on harm their owner only.
-pub const FIRST_VECTOR: u8 = 16;
-
 /// Delivery mode of the entry. Lowest priority to one core counts as fixed.
-fn direct(entry: u64) -> Arrival {
+pub fn direct(entry: u64) -> Arrival {
     match entry & DELIVERY {
         0 | LOWEST => {}
         _ => return Err(("line-mode", "has another delivery mode than fixed".into())),
@@ -126,6 +102,6 @@ fn direct(entry: u64) -> Arrival {
         _ if (entry as u8) < FIRST_VECTOR => {
             Err(("line-vector", "has a vector that no APIC takes".into()))
         }
-        _ => Ok(Some(((entry >> 56) as u32, entry as u8))),
+        _ => Ok(Some(((entry >> 56) as u32, u32::from(entry as u8)))),
     }
 }

@@ -1,19 +1,24 @@
 //! Interrupt lines: their owners, which vectors level-triggered ones may have, and who may use which slots of the
 //! IOAPIC's remapping table.
 
-use crate::iommu::vtd::Source;
-use crate::iommu::{self, Route};
+use super::iommu;
+use super::vtd::Source;
+use crate::Error;
+use crate::devices::Route;
 use crate::pages::Pages;
-use crate::{Error, parts::Lines as SharedLines};
+use crate::space::Space;
+use bulkhead_arch::Rights;
 use bulkhead_arch_x86::iommu::{ENTRY, Messages, Requester, device_entry};
-use bulkhead_ioapic::{FIRST_SLOT_VECTOR, Lines, MASKED, MAX_LINES, Remapping, SLOTS, Shadow};
+use bulkhead_ioapic::{
+    FIRST_SLOT_VECTOR, Lines, MASKED, MAX_LINES, Remapping, SLOTS, Shadow as Written,
+};
 use bulkhead_kernel_x86::{FIRST_LEVEL, FIRST_VECTOR as FIRST_EDGE};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::lock::Lock;
-use bulkhead_layout::map::MMIO_VA;
+use bulkhead_layout::map::{LINES_VA, MMIO_VA};
 use bulkhead_layout::x86::LineTest;
 use bulkhead_plan::kernel::Driven;
-use bulkhead_plan::{End, Guest, IommuKind, Machine, PIT, Plan, Sandbox, Trigger, forges};
+use bulkhead_plan::{End, Guest, Machine, PIT, Plan, Sandbox, Trigger, forges};
 use std::mem::offset_of;
 
 /// First slot with a number that ends in a vector that may arrive: the IOAPIC sees the low eight bits as one. Slots of
@@ -23,6 +28,17 @@ const FIRST_SLOT: usize = SLOTS / 2 + FIRST_SLOT_VECTOR as usize;
 const LAST_LEVEL: u8 = 0xEE;
 /// Vectors for kernels' level-triggered lines.
 const LEVELS: u8 = FIRST_EDGE - FIRST_LEVEL;
+
+/// Parts that monitors of sandboxes with lines share.
+#[derive(Clone, Copy)]
+pub struct Shared {
+    /// The IOAPIC's lock.
+    pub lock: u64,
+    /// The IOAPIC's remapping table that monitors fill; `None`: its entries never hold slots.
+    pub table: Option<u64>,
+    /// The table that the boot code's test uses, that one or another page; `None`: there is no test.
+    pub tested: Option<u64>,
+}
 
 /// The line of an ISA interrupt or GSI: the PIT's arrives at line 2 (ICH9, 5.9.2).
 #[must_use]
@@ -46,7 +62,7 @@ pub fn of(machine: &Machine, sandbox: &Sandbox) -> Vec<(u32, Trigger)> {
 
 /// Lines that a guest sees.
 fn count(machine: &Machine) -> u32 {
-    machine.ioapic.map_or(0, |i| i.lines.min(MAX_LINES as u32))
+    machine.ioapic().map_or(0, |i| i.lines.min(MAX_LINES as u32))
 }
 
 /// Tells if some sandbox has a level-triggered line. Then messages of the IOAPIC are not remapped: QEMU's IOMMU drops
@@ -59,36 +75,36 @@ pub fn any_level(plan: &Plan) -> bool {
 
 /// Tells what the IOMMU does with the IOAPIC's messages, if it sees them; until the test has shown it, too.
 #[must_use]
-pub fn messages(machine: &Machine, shared: Option<SharedLines>) -> Messages {
+pub fn messages(machine: &Machine, shared: Option<Shared>) -> Messages {
     match shared {
         None => Messages::Abort,
         // They do not pass the IOMMU: whoever sends under this ID is somebody else.
-        Some(_) if machine.iommu.is_some_and(|iommu| iommu.remaps_lines == Some(false)) => {
+        Some(_) if machine.iommu.is_some_and(|iommu| iommu.remaps_lines() == Some(false)) => {
             Messages::Abort
         }
-        Some(SharedLines { table: Some(table), .. }) => Messages::Remap(table),
+        Some(Shared { table: Some(table), .. }) => Messages::Remap(table),
         Some(_) => Messages::Unseen,
     }
 }
 
 /// Treatment of these messages while the boot code tests them.
 #[must_use]
-pub fn until_tested(machine: &Machine, shared: Option<SharedLines>) -> Messages {
+pub fn until_tested(machine: &Machine, shared: Option<Shared>) -> Messages {
     let tested = shared.and_then(|lines| lines.tested);
     tested.map_or_else(|| messages(machine, shared), Messages::Remap)
 }
 
 /// The boot code's test of the device table at `table`, if there is one.
 #[must_use]
-pub fn test(plan: &Plan, shared: Option<SharedLines>, device_table: u64) -> LineTest {
+pub fn test(plan: &Plan, shared: Option<Shared>, device_table: u64) -> LineTest {
     let machine = &plan.machine;
     let Some((lines, iommu)) = shared.zip(machine.iommu) else { return LineTest::default() };
     let (Some(tested), Some(bdf), Some(ioapic), Some(line)) =
-        (lines.tested, iommu.ioapic_requester, machine.ioapic, fired(machine))
+        (lines.tested, iommu.ioapic(), machine.ioapic(), fired(machine))
     else {
         return LineTest::default();
     };
-    let said = match iommu.remaps_lines {
+    let said = match iommu.remaps_lines() {
         None => 0,
         Some(true) => LineTest::SAID_SEEN,
         Some(false) => LineTest::SAID_UNSEEN,
@@ -120,21 +136,21 @@ fn fired(machine: &Machine) -> Option<u32> {
 
 /// Sets the monitors' shared parts aside, if there are lines. They are the lock and, with an IOMMU that may remap
 /// lines, the IOAPIC's [`Remapping`] in a page of its own.
-pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<SharedLines> {
+pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<Shared> {
     plan.sandboxes.iter().find(|s| !of(&plan.machine, s).is_empty())?;
     let lock = pages.take(size_of::<Lock>() as u64);
     // Others' tables are not filled by monitors, and there is nothing to find out.
-    let iommu = plan.machine.iommu.filter(|iommu| iommu.kind == IommuKind::AmdVi);
-    let remaps = iommu.is_some_and(|iommu| iommu.remaps_lines != Some(false));
+    let iommu = plan.machine.iommu.filter(|iommu| !iommu.is_vtd());
+    let remaps = iommu.is_some_and(|iommu| iommu.remaps_lines() != Some(false));
     let table = (remaps && !any_level(plan)).then(|| pages.take(PAGE));
-    if let Some((table, Some(true))) = table.zip(iommu.map(|iommu| iommu.remaps_lines)) {
+    if let Some((table, Some(true))) = table.zip(iommu.map(|iommu| iommu.remaps_lines())) {
         // So it is, if there is no test to see it by.
         let applies = table + offset_of!(Remapping, applies) as u64;
         pages.write(applies, &1u32.to_le_bytes());
     }
     let may = iommu.is_some_and(|iommu| iommu.remaps_interrupts) && fired(&plan.machine).is_some();
     let tested = may.then(|| table.unwrap_or_else(|| pages.take(PAGE)));
-    Some(SharedLines { lock, table, tested })
+    Some(Shared { lock, table, tested })
 }
 
 /// Describes the lines for a monitor; `None` for a sandbox without lines.
@@ -157,7 +173,7 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
     let entries = [first(Source::Edge(index))?, first(Source::Level(index))?];
     let slots = table.map_or(entries, |_| slots(plan, index));
     Ok(Some(Lines {
-        registers: plan.machine.ioapic.map_or(0, |i| MMIO_VA + i.base),
+        registers: plan.machine.ioapic().map_or(0, |i| MMIO_VA + i.base),
         // It is mapped for those that have a line of the machine's.
         table: table.filter(|_| !own.is_empty()).map_or(0, |table| MMIO_VA + table),
         own: set(&|_| true) | pins,
@@ -287,75 +303,61 @@ pub fn level_vector(plan: &Plan, index: usize) -> Result<Option<u8>, Error> {
     Ok(Some(level_vectors(plan, index)?[0].trailing_zeros() as u8))
 }
 
+/// Sets aside what a guest writes to its lines, and lists all that its monitor maps for them.
+pub fn space(pages: &mut Pages, plan: &Plan, lines: &Lines, shared: Option<Shared>) -> Space {
+    let mut own = Space::default();
+    own.add(LINES_VA + PAGE, shadow(pages), PAGE, Rights::RW, "writes to its lines");
+    let has_lines = lines.own & !lines.channels != 0;
+    if let (true, Some(shared), Some(ioapic)) = (has_lines, shared, plan.machine.ioapic()) {
+        own.add(LINES_VA, shared.lock, PAGE, Rights::RW, "lock of the lines");
+        for pa in [Some(ioapic.base), shared.table].into_iter().flatten() {
+            own.device(MMIO_VA + pa, pa, PAGE, Rights::RW, "lines");
+        }
+    }
+    own
+}
+
 /// Sets aside the page with the registers as a guest finds them, before it has written any.
-pub fn shadow(pages: &mut Pages) -> u64 {
-    let at = pages.take(size_of::<Shadow>() as u64);
+fn shadow(pages: &mut Pages) -> u64 {
+    let at = pages.take(size_of::<Written>() as u64);
     let [low, high] = MASKED.map(u32::to_le_bytes);
     // The selected register is 0; then the entries.
     let entries = [low, high].concat().repeat(MAX_LINES);
-    pages.write(at + (size_of::<Shadow>() - entries.len()) as u64, &entries);
+    pages.write(at + (size_of::<Written>() - entries.len()) as u64, &entries);
     at
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulkhead_layout::monitor::Action;
-    use bulkhead_layout::report::KINDS;
     use bulkhead_plan::kernel::{DeviceUse, Interrupt, Kernel, Program};
-    use bulkhead_plan::{Arch, Device, Function, Granted, Ioapic, Iommu, Span};
+    use bulkhead_plan::{Arch, Bdf, Controller, Device, Granted, Ioapic, Iommu, IommuKind};
 
     fn sandbox(linux: bool, irqs: &[(u32, Trigger)]) -> Sandbox {
         let device = |&(irq, trigger): &(u32, Trigger)| Device {
             name: format!("irq{irq}"),
-            class: "test".into(),
-            ports: Vec::new(),
             irq: Some(irq),
             trigger,
-            nobody: None,
-            place: Default::default(),
+            ..Device::default()
         };
         let guest = match linux {
             true => Guest::Linux { kernel: "k".into(), initrd: None, cmdline: String::new() },
-            false => {
-                Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true }
-            }
+            false => Guest::default(),
         };
-        Sandbox {
-            name: "s".into(),
-            place: Default::default(),
-            guest,
-            cores: vec![0],
-            core_ids: vec![0],
-            ram: Vec::new(),
-            devices: irqs.iter().map(device).collect(),
-            functions: Vec::new(),
-            control: Default::default(),
-            observe: Vec::new(),
-            actions: [Action::Ignore; KINDS],
-            autostart: true,
-            learn: false,
-            criticality: None,
-        }
+        let devices = irqs.iter().map(device).collect();
+        Sandbox { name: "s".into(), guest, devices, ..Sandbox::default() }
+    }
+
+    fn unit(remaps_interrupts: bool, remaps_lines: Option<bool>, ioapic: Option<Bdf>) -> Iommu {
+        let kind = IommuKind::AmdVi { ioapic, remaps_lines };
+        Iommu { kind, remaps_interrupts, ..Iommu::default() }
     }
 
     fn plan(sandboxes: Vec<Sandbox>) -> Plan {
-        Plan {
-            multikernel: false,
-            system: "test".into(),
-            manifest: "test".into(),
-            machine: Machine {
-                ioapic: Some(Ioapic { base: 0xFEC0_0000, lines: 24 }),
-                iommu: Some(Iommu { remaps_lines: Some(true), ..Iommu::default() }),
-                ..Machine::default()
-            },
-            image: Span::default(),
-            sandboxes,
-            channels: Vec::new(),
-            slots: Vec::new(),
-            ends_with: Vec::new(),
-            drives: Vec::new(),
-        }
+        let ioapic = Controller::Ioapic(Ioapic { base: 0xFEC0_0000, lines: 24 });
+        let iommu = Some(unit(false, Some(true), None));
+        let machine = Machine { controller: Some(ioapic), iommu, ..Machine::default() };
+        Plan { machine, sandboxes, ..Plan::default() }
     }
 
     use Trigger::{Edge, LevelHigh, LevelLow};
@@ -441,8 +443,7 @@ mod tests {
     #[test]
     fn who_does_not_see_lines_lets_nothing_through() {
         let mut plan = plan(vec![sandbox(false, &[(4, Edge), (16, LevelLow)])]);
-        plan.machine.iommu =
-            Some(Iommu { remaps_interrupts: true, remaps_lines: Some(false), ..Iommu::default() });
+        plan.machine.iommu = Some(unit(true, Some(false), None));
         let made = shared(&mut Pages::new(Arch::Svm.facts()), &plan).unwrap();
         assert_eq!(made.table, None);
         assert_eq!(messages(&plan.machine, Some(made)), Messages::Abort);
@@ -451,11 +452,7 @@ mod tests {
     /// Makes a machine on which the boot code can find out, with sandboxes.
     fn open(sandboxes: Vec<Sandbox>) -> Plan {
         let mut plan = plan(sandboxes);
-        plan.machine.iommu = Some(Iommu {
-            remaps_interrupts: true,
-            ioapic_requester: Some(bulkhead_plan::Bdf(0xA0)),
-            ..Iommu::default()
-        });
+        plan.machine.iommu = Some(unit(true, None, Some(Bdf(0xA0))));
         plan.machine.devices = sandbox(false, &[(0, Edge)]).devices;
         plan.machine.devices[0].class = PIT.into();
         plan
@@ -478,12 +475,7 @@ mod tests {
         let found = test(&alone, Some(made), 0x10_0000);
         assert_eq!((made.table, found.seen, found.unseen, found.flags), (None, 0, 1, 0));
         let mut forges = open(vec![level(), sandbox(true, &[])]);
-        forges.sandboxes[1].functions = vec![Granted {
-            function: Function::default(),
-            unconfined: false,
-            line: false,
-            place: Default::default(),
-        }];
+        forges.sandboxes[1].functions = vec![Granted::default()];
         assert_eq!(test(&forges, Some(made), 0).flags, LineTest::REFUSED);
         forges.sandboxes.swap(0, 1);
         forges.sandboxes.truncate(1);
@@ -496,9 +488,7 @@ mod tests {
     fn what_the_description_says_is_checked() {
         for (said, flag) in [(true, LineTest::SAID_SEEN), (false, LineTest::SAID_UNSEEN)] {
             let mut plan = open(vec![sandbox(false, &[(16, LevelLow)])]);
-            if let Some(iommu) = &mut plan.machine.iommu {
-                iommu.remaps_lines = Some(said);
-            }
+            plan.machine.iommu = Some(unit(true, Some(said), Some(Bdf(0xA0))));
             let made = shared(&mut Pages::new(Arch::Svm.facts()), &plan);
             assert_eq!(test(&plan, made, 0).flags, flag);
             // Without an 8254 nobody can look.
@@ -512,7 +502,7 @@ mod tests {
     fn a_fresh_shadow_is_masked() {
         let mut pages = Pages::new(Arch::Svm.facts());
         let at = shadow(&mut pages);
-        let bytes = pages.read(at, size_of::<Shadow>() as u64);
+        let bytes = pages.read(at, size_of::<Written>() as u64);
         let words: Vec<_> =
             bytes.chunks(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect();
         assert_eq!(words[0], 0);

@@ -1,9 +1,9 @@
 //! Permission maps: ports and MSRs. Formats are those of the APM volume 2, 15.10 and 15.11, and of Intel's manual (SDM)
 //! volume 3, 25.6.4 and 25.6.9.
 
-use crate::block::Block;
+use super::Virtualization;
+use crate::arch::Block;
 use crate::check::Context;
-use crate::claim::Processor;
 use crate::memory::Words;
 use std::collections::BTreeMap;
 
@@ -43,45 +43,30 @@ const PORTS: u64 = 0x8000;
 
 impl Block {
     /// Words and bits that decide about reads and about writes of an MSR. `None`: no bit does, and it exits always.
-    fn msr_bits(&self, msr: u32) -> Option<[(u64, u64); 2]> {
-        let (range, n) = (msr & !0x1FFF, u64::from(msr & 0x1FFF));
-        let (read, write, step) = match (self.processor, range) {
-            (Processor::Svm, 0) => (0, 1, 2),
-            (Processor::Svm, 0xC000_0000) => (0x4000, 0x4001, 2),
-            (Processor::Svm, 0xC001_0000) => (0x8000, 0x8001, 2),
-            (Processor::Vmx, 0) => (0, 0x4000, 1),
-            (Processor::Vmx, 0xC000_0000) => (0x2000, 0x6000, 1),
-            _ => return None,
-        };
+    fn msr_bits<V: Virtualization>(&self, msr: u32) -> Option<[(u64, u64); 2]> {
+        let [read, write, step] = V::msrs(msr & !0x1FFF)?;
+        let (msrs, n) = (self.map(super::MSRS), u64::from(msr & 0x1FFF));
         Some([read, write].map(|first| {
             let bit = first + n * step;
-            (self.msrs + bit / 64 * 8, bit % 64)
+            (msrs + bit / 64 * 8, bit % 64)
         }))
-    }
-
-    /// Bits for ports: SVM has three more, for accesses that go beyond port FFFFh (APM 15.10.1). Such an access exits
-    /// always on VT-x (SDM 26.1.3).
-    fn ports(&self) -> u32 {
-        match self.processor {
-            Processor::Svm => 0x1_0003,
-            Processor::Vmx => 0x1_0000,
-        }
     }
 
     /// Word and bit of a port.
     fn port_bit(&self, port: u32) -> (u64, u64) {
         let port = u64::from(port);
-        let page = self.ports[(port / PORTS) as usize];
+        // Maps of ports come first.
+        let (page, _) = self.maps[(port / PORTS) as usize];
         (page + port % PORTS / 64 * 8, port % 64)
     }
 
     /// Ports that the map leaves open.
-    fn open_ports(&self, words: &Words) -> Vec<bool> {
+    fn open_ports<V: Virtualization>(&self, words: &Words) -> Vec<bool> {
         let open = |port| {
             let (at, bit) = self.port_bit(port);
             words.word(at).is_none_or(|w| w >> bit & 1 == 0)
         };
-        (0..self.ports()).map(open).collect()
+        (0..V::PORT_BITS).map(open).collect()
     }
 }
 
@@ -99,19 +84,19 @@ pub fn ranges(numbers: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
 
 impl Context<'_> {
     /// Ports.
-    pub fn ports(&mut self, i: usize, block: &Block) {
-        let open = block.open_ports(self.words);
+    pub(super) fn ports<V: Virtualization>(&mut self, i: usize, block: &Block) {
+        let open = block.open_ports::<V>(self.words);
         let sandbox = &self.claim.sandboxes[i];
         let owned = |port: u32| {
             sandbox.ports.iter().find(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port))
         };
         let differs = |want: bool| {
             let differs = |p: &u32| open[*p as usize] == want && owned(*p).is_some() != want;
-            ranges((0..block.ports()).filter(differs))
+            ranges((0..V::PORT_BITS).filter(differs))
         };
         let place = sandbox.place.clone();
         let (beyond, missing) = (differs(true), differs(false));
-        self.access[i].ports = ranges((0..block.ports()).filter(|p| open[*p as usize]));
+        self.access[i].ports = ranges((0..V::PORT_BITS).filter(|p| open[*p as usize]));
         for (first, last) in beyond {
             let message = format!("{} reaches ports {first:#x} to {last:#x}", self.name(i));
             let (at, _) = block.port_bit(first);
@@ -126,13 +111,13 @@ impl Context<'_> {
     }
 
     /// MSRs.
-    pub fn msrs(&mut self, i: usize, block: &Block) {
+    pub(super) fn msrs<V: Virtualization>(&mut self, i: usize, block: &Block) {
         let words = self.words;
         let all = [0, 0xC000_0000, 0xC001_0000u32].into_iter().flat_map(|b| b..b + 0x2000);
         let mut all_open: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
         let mut wrong: BTreeMap<(&str, &str), Vec<u32>> = BTreeMap::new();
         for msr in all {
-            let Some(bits) = block.msr_bits(msr) else { continue };
+            let Some(bits) = block.msr_bits::<V>(msr) else { continue };
             let open = bits.map(|(at, bit)| words.word(at).unwrap_or(0) >> bit & 1 == 0);
             let has = (open[0], open[1]);
             let of = MSRS.iter().filter(|m| (m.0..=m.1).contains(&msr));
@@ -161,7 +146,7 @@ impl Context<'_> {
                 let message =
                     format!("{who} {has} {does} MSRs {first:#x} to {last:#x} without an exit");
                 let right = "docs/decisions/0004-msr-policy.md";
-                let at = block.msr_bits(first).map(|bits| bits[0].0);
+                let at = block.msr_bits::<V>(first).map(|bits| bits[0].0);
                 self.find("registers", &place, at, message, right);
             }
         }

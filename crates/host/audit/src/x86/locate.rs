@@ -6,18 +6,18 @@
 //! right behind a VMRUN instruction. Its RAX is that instruction's operand. The bytes are the processor's, not the
 //! image's: no map says where to look, and none is asked. RAM of sandboxes is left out: a guest could write such a
 //! page; an area that really were there would be missed by its core.
-//!
-//! With VT-x the host's state is in the VMCS, and a dump tells each core's current one.
 
-use crate::claim::{Claim, Processor};
-use crate::memory::{Words, little};
-use crate::paging::{Format, translate};
+use super::PAGE;
+use super::formats::LongMode;
+use crate::arch::Area;
+use crate::claim::Claim;
+use crate::memory::{Words, little, reads};
+use crate::paging::translate;
 use crate::registers::Registers;
-use crate::{Memory, PAGE, vmx};
 
 /// QEMU's area has the layout of a VMCB's state save area (APM, appendix B).
-pub const GDTR_BASE: u64 = 0x468;
-pub const IDTR_BASE: u64 = 0x488;
+const GDTR_BASE: u64 = 0x468;
+const IDTR_BASE: u64 = 0x488;
 const EFER: u64 = 0x4D0;
 const CR3: u64 = 0x550;
 const CR0: u64 = 0x558;
@@ -30,32 +30,8 @@ const HOST_EFER: u64 = 1 << 12 | 1 << 10 | 1 << 8;
 const HOST_CR0: u64 = 1 << 31 | 1;
 const VMRUN: [u8; 3] = [0x0F, 0x01, 0xD8];
 
-/// The host's state behind a guest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Area {
-    /// Where it is saved; `None`: a dump told it.
-    pub page: Option<u64>,
-    /// The core, if a register told it.
-    pub core: Option<usize>,
-    /// Host CR3.
-    pub cr3: u64,
-    /// Host RIP.
-    pub rip: u64,
-    /// Host RSP.
-    pub rsp: u64,
-    /// Descriptor tables, where they are known.
-    pub tables: Option<[u64; 2]>,
-    /// Control block: VMCB or VMCS.
-    pub vmcb: u64,
-    /// RIP stands behind a VMRUN; with VT-x, where the reason of an exit is read.
-    pub certain: bool,
-}
-
-/// All areas: those that registers name, otherwise all that are found.
+/// Finds all areas: those that registers name, otherwise all that are found.
 pub fn areas(claim: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
-    if claim.processor == Processor::Vmx {
-        return vmx::areas(registers, words);
-    }
     let told: Vec<_> = registers
         .cores
         .iter()
@@ -104,7 +80,7 @@ pub fn areas(claim: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
 fn area(words: &Words, page: u64) -> Option<Area> {
     let at = |field: u64| words.word(page + field);
     let (cr3, rip) = (at(CR3)?, at(RIP)?);
-    let behind = rip.checked_sub(3).and_then(|va| translate(words, Format::LongMode, cr3, va));
+    let behind = rip.checked_sub(3).and_then(|va| translate(words, &LongMode, cr3, va));
     let certain = behind.is_some_and(|pa| reads(words.memory(), pa, &VMRUN));
     Some(Area {
         page: Some(page),
@@ -116,10 +92,4 @@ fn area(words: &Words, page: u64) -> Option<Area> {
         vmcb: at(RAX)?,
         certain,
     })
-}
-
-/// Tells if memory holds these bytes.
-pub fn reads(memory: &dyn Memory, address: u64, bytes: &[u8]) -> bool {
-    let mut there = vec![0; bytes.len()];
-    memory.read(address, &mut there) && there == bytes
 }

@@ -45,7 +45,7 @@ fn claim() -> Claim {
         name: name.into(),
         place: place(line),
         cores: vec![apic as usize],
-        apic_ids: vec![apic],
+        core_ids: vec![apic],
         ram: vec![Ram { gpa: 0, hpa, len: 4 << 20 }],
         ..Sandbox::default()
     };
@@ -89,7 +89,7 @@ fn claim() -> Claim {
             registers: Range { start: 0xFED8_0000, len: 0x4000 },
             ioapic: Some(IOAPIC as u16),
         }),
-        ioapic: Some(0xFEC0_0000),
+        controller: Some(0xFEC0_0000),
         ..Claim::default()
     }
 }

@@ -1,15 +1,15 @@
 //! VT-x' control block: the VMCS. Encodings of fields, bits of controls and their demands are those of Intel's manual
-//! (SDM) volume 3, chapters 25 and 27, appendices A and B. [`crate::vmcs`] has the layout in memory.
+//! (SDM) volume 3, chapters 25 and 27, appendices A and B. [`super::vmcs`] has the layout in memory. A dump
+//! tells each core's current VMCS, which has the host's state.
 
-use crate::PAGE;
-use crate::block::{Block, REST, Wrong};
-use crate::check::Context;
-use crate::claim::Processor;
-use crate::locate::{Area, reads};
-use crate::memory::Words;
+use super::formats::{Extended, LongMode};
+use super::vmcs::Vmcs;
+use super::{MSRS, PAGE, PLACES, PORTS, Virtualization};
+use crate::arch::{Area, Block, Places, REST, Wrong};
+use crate::claim::Claim;
+use crate::memory::{Words, reads};
 use crate::paging::{Format, translate};
 use crate::registers::Registers;
-use crate::vmcs::Vmcs;
 
 const VPID: u16 = 0x0000;
 const IO_BITMAPS: [u16; 2] = [0x2000, 0x2002];
@@ -78,59 +78,66 @@ const HOST_CR4_BITS: u64 = 1 << 5 | 1 << 13;
 /// NXE, LMA, LME.
 const HOST_EFER_BITS: u64 = 1 << 11 | 1 << 10 | 1 << 8;
 
-/// Reads a control block.
-pub fn block(words: &Words, at: u64) -> Option<Block> {
-    words.word(at)?;
-    let vmcs = Vmcs::new(words, at);
-    Some(Block {
-        processor: Processor::Vmx,
-        root: vmcs.field(EPT_POINTER) & !(PAGE - 1),
-        format: Format::Extended,
-        ports: IO_BITMAPS.map(|field| vmcs.field(field)).into(),
-        msrs: vmcs.field(MSR_BITMAP),
-        msr_frames: 1,
-        tag: vmcs.field(VPID),
-        // A core that was reset and waits has a VMCS that is written and not launched yet.
-        launched: vmcs.field(PIN) != 0,
-    })
-}
-
-/// The host's state behind each core that has a VMCS.
-pub fn areas(registers: &Registers, words: &Words) -> Vec<Area> {
-    let cores = registers.cores.iter();
-    let all = cores.filter_map(|core| {
-        let at = core.vmcs?;
-        words.word(at)?;
-        let vmcs = Vmcs::new(words, at);
-        let (cr3, rip) = (vmcs.field(HOST_CR3), vmcs.field(HOST_RIP));
-        Some(Area {
-            page: None,
-            core: Some(core.number),
-            cr3,
-            rip,
-            rsp: vmcs.field(HOST_RSP),
-            tables: Some([vmcs.field(HOST_GDTR), vmcs.field(HOST_IDTR)]),
-            vmcb: at,
-            certain: reads_reason(words, cr3, rip),
-        })
-    });
-    all.collect()
-}
-
 /// True if the code at an address reads the reason of an exit, within its first instructions: MOV EAX, 0x4402 and
 /// VMREAD RAX, RAX. Exits have to begin so, whatever the monitor.
 fn reads_reason(words: &Words, cr3: u64, rip: u64) -> bool {
     const READ: [u8; 8] = [0xB8, 0x02, 0x44, 0, 0, 0x0F, 0x78, 0xC0];
     const FIRST: u64 = 16;
-    let at = |va| translate(words, Format::LongMode, cr3, va);
+    let at = |va| translate(words, &LongMode, cr3, va);
     let found = |n| at(rip.wrapping_add(n)).is_some_and(|pa| reads(words.memory(), pa, &READ));
     (0..FIRST).any(found)
 }
 
-impl Context<'_> {
-    /// A core's control block: EPT with its sandbox's tables, exits for everything that must, and nothing else.
-    pub fn vmcs(&self, area: &Area, first: &Block) -> Wrong {
-        let vmcs = Vmcs::new(self.words, area.vmcb);
+/// Intel's VT-x.
+#[derive(Debug)]
+pub struct Vmx;
+
+impl Virtualization for Vmx {
+    const NAME: &str = "x86-64-vmx";
+    const PLACES: &Places = &Places { own_page: Some("VMXON region"), ..PLACES };
+    const NESTED: &dyn Format = &Extended;
+    const COMES_BACK: &str = "where its monitor reads the reason of an exit";
+    // An access that goes beyond port FFFFh exits always (SDM 26.1.3).
+    const PORT_BITS: u32 = 0x1_0000;
+
+    // The host's state behind each core that has a VMCS.
+    fn areas(_: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
+        let cores = registers.cores.iter();
+        let all = cores.filter_map(|core| {
+            let at = core.vmcs?;
+            words.word(at)?;
+            let vmcs = Vmcs::new(words, at);
+            let (cr3, rip) = (vmcs.field(HOST_CR3), vmcs.field(HOST_RIP));
+            Some(Area {
+                page: None,
+                core: Some(core.number),
+                cr3,
+                rip,
+                rsp: vmcs.field(HOST_RSP),
+                tables: Some([vmcs.field(HOST_GDTR), vmcs.field(HOST_IDTR)]),
+                vmcb: at,
+                certain: reads_reason(words, cr3, rip),
+            })
+        });
+        all.collect()
+    }
+
+    fn block(words: &Words, at: u64) -> Option<Block> {
+        words.word(at)?;
+        let vmcs = Vmcs::new(words, at);
+        let [first, second] = IO_BITMAPS.map(|field| (vmcs.field(field), PORTS));
+        Some(Block {
+            root: vmcs.field(EPT_POINTER) & !(PAGE - 1),
+            maps: vec![first, second, (vmcs.field(MSR_BITMAP), MSRS)],
+            tag: vmcs.field(VPID),
+            // A core that was reset and waits has a VMCS that is written and not launched yet.
+            launched: vmcs.field(PIN) != 0,
+        })
+    }
+
+    // EPT with its sandbox's tables, exits for everything that must, and nothing else.
+    fn judge(words: &Words, area: &Area, first: &Block) -> Wrong {
+        let vmcs = Vmcs::new(words, area.vmcb);
         let mut wrong = Vec::new();
         for (field, name, needed, also) in CONTROLS {
             let is = vmcs.field(field);
@@ -151,10 +158,10 @@ impl Context<'_> {
             }
         };
         exactly(EPT_POINTER, "the EPT pointer", first.root | POINTER);
-        for (field, page) in IO_BITMAPS.into_iter().zip(&first.ports) {
-            exactly(field, "an I/O bitmap", *page);
+        let maps = IO_BITMAPS.into_iter().chain([MSR_BITMAP]);
+        for (field, (page, what)) in maps.zip(&first.maps) {
+            exactly(field, &format!("the {what}"), *page);
         }
-        exactly(MSR_BITMAP, "the MSR bitmap", first.msrs);
         exactly(CR0_MASK, "the mask of CR0", OWN_CR0);
         exactly(CR4_MASK, "the mask of CR4", OWN_CR4);
         exactly(CR3_TARGETS, "the number of CR3 targets", 0);
@@ -165,7 +172,7 @@ impl Context<'_> {
         for (number, address, who) in LISTS {
             let (number, at) = (vmcs.field(number), vmcs.field(address));
             if number != 0 {
-                let msr = self.words.word(at & !0xF).unwrap_or(0) & 0xFFFF_FFFF;
+                let msr = words.word(at & !0xF).unwrap_or(0) & 0xFFFF_FFFF;
                 let what = format!("{who} {number} MSRs from {at:#x} on, the first is {msr:#x}");
                 wrong.push((REST, what, "no list of MSRs".into()));
             }
@@ -193,6 +200,14 @@ impl Context<'_> {
             }
         }
         wrong
+    }
+
+    fn msrs(range: u32) -> Option<[u64; 3]> {
+        match range {
+            0 => Some([0, 0x4000, 1]),
+            0xC000_0000 => Some([0x2000, 0x6000, 1]),
+            _ => None,
+        }
     }
 }
 
@@ -229,9 +244,9 @@ mod tests {
         set(IO_BITMAPS[1], 0x1_1000);
         set(MSR_BITMAP, 0x1_2000);
         set(EPT_POINTER, 0x2_0000 | POINTER);
-        let block = block(&Words::new(&memory), at).expect("memory");
+        let block = Vmx::block(&Words::new(&memory), at).expect("memory");
         assert_eq!((block.tag, block.root, block.launched), (3, 0x2_0000, true));
-        let maps: Vec<_> = block.maps().map(|(at, _)| at).collect();
+        let maps: Vec<_> = block.maps.iter().map(|(at, _)| *at).collect();
         assert_eq!(maps, [0x1_0000, 0x1_1000, 0x1_2000]);
     }
 }

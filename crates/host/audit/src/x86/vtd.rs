@@ -2,12 +2,11 @@
 //! Bits are those of the VT-d specification (D51397), revision 4.1: 9.1 root entry, 9.3 context entry, 9.8 second-stage
 //! entries, 9.10 interrupt entry, 11.4 registers.
 
-use crate::PAGE;
+use super::{FIRST_VECTOR, PAGE, lines};
 use crate::check::Context;
 use crate::claim::{Claim, Place};
+use crate::dma::{self, Arrival, Leaf, Pages, Wrong, name};
 use crate::given::Given;
-use crate::iommu::{Leaf, Pages, Wrong, name};
-use crate::lines::{Arrival, FIRST_VECTOR};
 use crate::memory::Words;
 use crate::registers::{Registers, Vtd};
 use std::collections::BTreeMap;
@@ -205,9 +204,11 @@ impl Unit {
     fn pages(&self, entry: &Entry) -> Option<&Pages> {
         self.walked.get(&(entry.root(), entry.levels()))
     }
+}
 
-    /// Frames of all its tables and of its queue.
-    pub fn tables(&self) -> Vec<(u64, String)> {
+impl dma::Unit for Unit {
+    // No monitor maps one of them.
+    fn tables(&self, _: &Claim) -> Vec<(u64, String)> {
         let what = |frame: u64, what: &str| (frame, format!("{what} of the IOMMU"));
         let mut out: Vec<_> =
             self.frames.iter().map(|&frame| what(frame, "root or context table")).collect();
@@ -222,6 +223,16 @@ impl Unit {
         let pages = (0..1 << (queue & 0b111)).filter(|_| queue & ADDRESS != 0);
         out.extend(pages.map(|n: u64| what((queue & ADDRESS) + n * PAGE, "invalidation queue")));
         out
+    }
+
+    fn check(&self, context: &mut Context, given: &[Vec<Given>]) {
+        context.vtd(self, given);
+    }
+
+    fn line(&self, context: &Context, entry: u64) -> Vec<Arrival> {
+        // It sees all messages.
+        let remaps = context.claim.iommu.as_ref().is_some_and(|iommu| iommu.remaps);
+        vec![if remaps { context.indexed(self, entry) } else { lines::direct(entry) }]
     }
 }
 
@@ -265,7 +276,7 @@ fn table(pages: &mut Pages, words: &Words, table: u64, level: u64, base: u64, ab
 
 impl Context<'_> {
     /// Everything about devices' memory accesses and messages.
-    pub fn vtd(&mut self, unit: &Unit, given: &[Vec<Given>]) {
+    fn vtd(&mut self, unit: &Unit, given: &[Vec<Given>]) {
         self.switched_on(unit);
         if unit.registers.status & TES == 0 {
             // Everything passes; what its tables would say does not matter.
@@ -283,7 +294,7 @@ impl Context<'_> {
                 let entry = unit.entries.iter().find(|entry| entry.bdf == bdf);
                 let pages = entry.and_then(|entry| unit.pages(entry));
                 let own = unit.interrupts.iter().filter(|r| r.source() == Some(bdf));
-                let interrupts = own.map(|r| (r.destination(), r.vector())).collect();
+                let interrupts = own.map(|r| (r.destination(), r.vector().into())).collect();
                 self.reaches((i, bdf), function, &given[i], pages, interrupts);
             }
         }
@@ -405,7 +416,7 @@ impl Context<'_> {
             let mut owners =
                 owners.filter(|(i, s)| owner == Some(*i) || lines && !s.lines.is_empty());
             let (to, vector) = (entry.destination(), entry.vector());
-            if !owners.any(|(_, s)| s.apic_ids.contains(&to)) {
+            if !owners.any(|(_, s)| s.core_ids.contains(&to)) {
                 let what = format!("interrupts APIC {to} with vector {vector} by entry {number}");
                 is("message-core", what, "cores of its own sandbox");
             }
@@ -420,7 +431,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// The rule that the line breaks by naming this entry.
-    pub fn indexed(&self, unit: &Unit, line: u64) -> Arrival {
+    fn indexed(&self, unit: &Unit, line: u64) -> Arrival {
         const FORMAT: u64 = 1 << 48;
         const LEVEL: u64 = 1 << 15;
         let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
@@ -436,26 +447,6 @@ impl Context<'_> {
             let what = format!("has another vector or trigger than entry {index}");
             return Err(("line-vector", what));
         }
-        Ok(Some((entry.destination(), entry.vector())))
-    }
-}
-
-/// The kind of a machine's IOMMU, and what was read of it.
-pub enum Units {
-    /// AMD's.
-    Amd(crate::iommu::Unit),
-    /// Intel's.
-    Vtd(Unit),
-}
-
-impl Units {
-    /// Reads it, if the machine has one and its registers are known.
-    pub fn read(claim: &Claim, registers: &Registers, words: &Words) -> Option<Self> {
-        match claim.iommu.as_ref()?.kind {
-            crate::claim::Kind::AmdVi => {
-                crate::iommu::Unit::read(claim, registers, words).map(Self::Amd)
-            }
-            crate::claim::Kind::VtD => Unit::read(registers, words).map(Self::Vtd),
-        }
+        Ok(Some((entry.destination(), entry.vector().into())))
     }
 }

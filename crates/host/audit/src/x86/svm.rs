@@ -1,12 +1,12 @@
 //! SVM's control block: the VMCB. Bits and offsets are those of the APM volume 2, appendix B.
 
-use crate::PAGE;
-use crate::block::{Block, REST, Wrong};
-use crate::check::Context;
-use crate::claim::Processor;
-use crate::locate::Area;
+use super::formats::LongMode;
+use super::{MSRS, PAGE, PLACES, PORTS, Virtualization, locate};
+use crate::arch::{Area, Block, Places, REST, Wrong};
+use crate::claim::Claim;
 use crate::memory::Words;
 use crate::paging::Format;
+use crate::registers::Registers;
 
 const EXCEPTIONS: u64 = 0x008;
 const WORD_3: u64 = 0x00C;
@@ -39,30 +39,37 @@ const NEEDED: &[(u64, u64, &str)] = &[
 /// AVIC.
 const AVIC: u64 = 1 << 31;
 
-/// Reads a control block.
-pub fn block(words: &Words, vmcb: u64) -> Option<Block> {
-    /// Bytes of the permission maps, in frames.
-    const IOPM: u64 = 3;
-    const MSRPM: u64 = 2;
-    let at = |field| words.word(vmcb + field);
-    let iopm = at(IOPM_BASE)?;
-    let msrs = at(MSRPM_BASE)?;
-    Some(Block {
-        processor: Processor::Svm,
-        root: at(N_CR3)?,
-        format: Format::LongMode,
-        ports: (0..IOPM).map(|n| iopm + n * PAGE).collect(),
-        msrs,
-        msr_frames: MSRPM,
-        tag: at(GUEST_ASID)? & 0xFFFF_FFFF,
-        launched: at(WORD_3 & !7)? >> 32 != 0,
-    })
-}
+/// AMD's SVM.
+#[derive(Debug)]
+pub struct Svm;
 
-impl Context<'_> {
-    /// A core's control block: nested paging with its sandbox's tables, everything intercepted that must be.
-    pub fn vmcb(&self, area: &Area, first: &Block) -> Wrong {
-        let words = self.words;
+impl Virtualization for Svm {
+    const NAME: &str = "x86-64-svm";
+    const PLACES: &Places = &PLACES;
+    const NESTED: &dyn Format = &LongMode;
+    const COMES_BACK: &str = "behind a VMRUN of its monitor";
+    // Three more, for accesses that go beyond port FFFFh (APM 15.10.1).
+    const PORT_BITS: u32 = 0x1_0003;
+
+    fn areas(claim: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
+        locate::areas(claim, registers, words)
+    }
+
+    fn block(words: &Words, vmcb: u64) -> Option<Block> {
+        let at = |field| words.word(vmcb + field);
+        let frames = |first: u64, count, what| (0..count).map(move |n| (first + n * PAGE, what));
+        Some(Block {
+            root: at(N_CR3)?,
+            maps: frames(at(IOPM_BASE)?, 3, PORTS)
+                .chain(frames(at(MSRPM_BASE)?, 2, MSRS))
+                .collect(),
+            tag: at(GUEST_ASID)? & 0xFFFF_FFFF,
+            launched: at(WORD_3 & !7)? >> 32 != 0,
+        })
+    }
+
+    // Nested paging with its sandbox's tables, everything intercepted that must be.
+    fn judge(words: &Words, area: &Area, first: &Block) -> Wrong {
         let at = |field: u64| words.word(area.vmcb + field).unwrap_or(0);
         let half = |field: u64| at(field & !7) >> (field % 8 * 8) & 0xFFFF_FFFF;
         let mut wrong = Vec::new();
@@ -73,8 +80,8 @@ impl Context<'_> {
                 wrong.push((*rule, format!("intercepts at {field:#x} lack {lacks:#x}"), right));
             }
         }
-        let roots = [(IOPM_BASE, first.ports[0]), (MSRPM_BASE, first.msrs), (N_CR3, first.root)];
-        for (field, root) in roots {
+        let maps = [PORTS, MSRS].map(|map| first.map(map));
+        for (field, root) in [(IOPM_BASE, maps[0]), (MSRPM_BASE, maps[1]), (N_CR3, first.root)] {
             if at(field) != root {
                 let what = format!("the table at {field:#x} is {:#x}", at(field));
                 wrong.push((REST, what, format!("{root:#x}, as for its other cores")));
@@ -85,5 +92,14 @@ impl Context<'_> {
             wrong.push((REST, what, "nested paging alone".into()));
         }
         wrong
+    }
+
+    fn msrs(range: u32) -> Option<[u64; 3]> {
+        match range {
+            0 => Some([0, 1, 2]),
+            0xC000_0000 => Some([0x4000, 0x4001, 2]),
+            0xC001_0000 => Some([0x8000, 0x8001, 2]),
+            _ => None,
+        }
     }
 }

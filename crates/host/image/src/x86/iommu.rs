@@ -1,133 +1,53 @@
-//! The IOMMU's tables. AMD's: a device table in which every requester has an entry, and
-//! I/O page tables for each sandbox that owns a function. Intel's are in [`vtd`].
+//! AMD's IOMMU: a device table in which every requester has an entry, and I/O page tables for each sandbox that owns a
+//! function. The route of messages is found here, too. Intel's unit is in [`vtd`].
 
-pub mod vtd;
-
+use super::vtd;
+use crate::Error;
+use crate::devices::{Grant, Route};
 use crate::pages::Pages;
-use crate::parts::Lines;
-use crate::space::Space;
-use crate::{Error, ioapic};
-use bulkhead_arch_x86::iommu::{ENTRY, IoPages, Messages, Requester, device_entry};
-use bulkhead_arch_x86::vtd::IoPages as VtdPages;
-use bulkhead_layout::image::{ConfigOp, Range};
+use bulkhead_arch_x86::iommu::{ENTRY, Messages, Requester, device_entry};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::image::Range;
 use bulkhead_layout::x86;
-use bulkhead_layout::{MAX_SANDBOXES, PAGE};
-use bulkhead_plan::{Bdf, Granted, IommuKind, Machine, Plan};
-
-/// A function and what it may do.
-pub type Grant = (Bdf, Requester);
-
-/// An IOMMU, for the boot code.
-#[derive(Default)]
-pub struct Made {
-    /// Its part of the image's header.
-    pub header: x86::Iommu,
-    /// Steps after those of PCI.
-    pub steps: Vec<ConfigOp>,
-}
-
-/// How a monitor puts a message of a function or a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// As it is: nobody remaps it.
-    Direct,
-    /// By an entry that it makes in a table of the function's own.
-    Table,
-    /// By the number of an entry, counted from this one on.
-    Entries(u32),
-}
+use bulkhead_plan::{Bdf, IommuKind, Machine, Plan};
 
 /// The route of a source's messages.
 pub fn route(plan: &Plan, source: vtd::Source) -> Result<Route, Error> {
     match plan.machine.iommu {
         Some(iommu) if iommu.remaps_interrupts => match iommu.kind {
-            IommuKind::AmdVi => Ok(Route::Table),
-            IommuKind::VtD => Ok(vtd::first(plan, source)?.map_or(Route::Direct, Route::Entries)),
+            IommuKind::VtD { .. } => {
+                Ok(vtd::first(plan, source)?.map_or(Route::Direct, Route::Entries))
+            }
+            _ => Ok(Route::Table),
         },
         _ => Ok(Route::Direct),
     }
 }
 
-/// I/O page tables that map what the sandbox's nested tables map of its own
-/// memory and channels; their root.
-pub fn io_pages(
-    pages: &mut Pages,
-    machine: &Machine,
-    memory: &Space,
-) -> Result<Option<u64>, Error> {
-    match machine.iommu.map(|iommu| iommu.kind) {
-        Some(IommuKind::VtD) => memory.bake::<VtdPages>(pages, None),
-        _ => memory.bake::<IoPages>(pages, None),
-    }
-}
-
-/// Grants of a sandbox' functions, with the root and the remapping table of each. Functions of one domain have one
-/// root: `own` is the root of each function that reaches all of its sandbox.
-pub fn grants(
-    plan: &Plan,
-    index: usize,
-    own: Option<u64>,
-    roots: &[Option<u64>],
-    remap: &[(Bdf, u64)],
-) -> Vec<Grant> {
-    let grants = |(granted, root): (&Granted, &Option<u64>)| {
-        let bdf = granted.function.bdf;
-        let table = remap.iter().find(|(of, _)| *of == bdf);
-        let messages = table.map_or(Messages::Pass, |(_, table)| Messages::Remap(*table));
-        let domain = match *root == own {
-            true => index,
-            false => {
-                let all = &plan.machine.functions;
-                MAX_SANDBOXES + all.iter().position(|one| one.bdf == bdf).unwrap_or(0)
-            }
-        };
-        let requester = Requester { root: *root, domain: domain as u16 + 1, messages };
-        let ids = [bdf].into_iter().chain(granted.function.requesters.clone());
-        ids.map(|id| (id, requester)).collect::<Vec<_>>()
-    };
-    plan.sandboxes[index].functions.iter().zip(roots).flat_map(grants).collect()
-}
-
-/// How many steps an IOMMU adds to those of PCI.
-pub fn steps(machine: &Machine) -> usize {
-    match &machine.iommu {
-        Some(iommu) if iommu.kind == IommuKind::VtD => vtd::count(iommu),
-        _ => 0,
-    }
-}
-
-/// All tables, with all grants.
-pub fn bake(
-    pages: &mut Pages,
-    plan: &Plan,
-    grants: &[Grant],
-    lines: Option<Lines>,
-) -> Result<Made, Error> {
-    match plan.machine.iommu.map(|iommu| iommu.kind) {
-        Some(IommuKind::VtD) => vtd::tables(pages, plan, grants),
-        _ => {
-            let ioapic = ioapic::until_tested(&plan.machine, lines);
-            let header = tables(pages, &plan.machine, grants, ioapic);
-            Ok(Made { header, steps: Vec::new() })
-        }
-    }
-}
-
 /// The device table with all grants, command buffer and event log. Requesters
 /// beyond the table's end are refused by the hardware (2.2.2).
-fn tables(pages: &mut Pages, machine: &Machine, grants: &[Grant], ioapic: Messages) -> x86::Iommu {
+pub fn tables(
+    pages: &mut Pages,
+    machine: &Machine,
+    grants: &[Grant],
+    ioapic: Messages,
+) -> x86::Iommu {
     let Some(iommu) = machine.iommu else { return x86::Iommu::default() };
     let requesters = machine
         .functions
         .iter()
         .flat_map(|f| [f.bdf.bus()].into_iter().chain(f.bridge.map(|bridge| bridge.subordinate)));
-    let last_bus = requesters.chain(iommu.ioapic_requester.map(Bdf::bus)).max().unwrap_or(0);
+    let last_bus = requesters.chain(iommu.ioapic().map(Bdf::bus)).max().unwrap_or(0);
     let mut table = Vec::new();
     for bdf in 0..(usize::from(last_bus) + 1) << 8 {
         let bdf = Bdf(bdf as u16);
-        let requester = match grants.iter().find(|grant| grant.0 == bdf) {
-            Some(grant) => grant.1,
-            None if iommu.ioapic_requester == Some(bdf) => {
+        let requester = match grants.iter().find(|grant| grant.requester == bdf) {
+            Some(grant) => Requester {
+                root: grant.root,
+                domain: grant.domain,
+                messages: grant.messages.map_or(Messages::Pass, Messages::Remap),
+            },
+            None if iommu.ioapic() == Some(bdf) => {
                 Requester { messages: ioapic, ..Requester::default() }
             }
             None => Requester::default(),
@@ -151,7 +71,11 @@ fn tables(pages: &mut Pages, machine: &Machine, grants: &[Grant], ioapic: Messag
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::devices::Devices;
+    use crate::space::Space;
+    use crate::x86::devices::Pc;
     use bulkhead_arch::{Rights, walk};
+    use bulkhead_arch_x86::iommu::IoPages;
     use bulkhead_plan::{Arch, Bridge, Function, Iommu, PciRoot};
 
     const OWN: Bdf = Bdf(0x0018);
@@ -161,7 +85,8 @@ mod tests {
     fn machine() -> Machine {
         let function = |bdf, bridge| Function { bdf, bridge, ..Function::default() };
         let bridge = Bridge { secondary: 1, subordinate: 2, ..Bridge::default() };
-        let iommu = Iommu { base: 0xFED8_0000, ioapic_requester: Some(IOAPIC), ..Iommu::default() };
+        let kind = IommuKind::AmdVi { ioapic: Some(IOAPIC), remaps_lines: None };
+        let iommu = Iommu { base: 0xFED8_0000, kind, ..Iommu::default() };
         Machine {
             pci: Some(PciRoot { ecam: 0xB000_0000, last_bus: 255, ..PciRoot::default() }),
             functions: vec![function(OWN, None), function(Bdf(0x20), Some(bridge))],
@@ -181,9 +106,9 @@ mod tests {
     #[test]
     fn only_owners_have_rights() {
         let mut pages = Pages::new(Arch::Svm.facts());
-        let requester =
-            Requester { root: Some(0x5000), domain: 3, messages: Messages::Remap(0x7000) };
-        let grants = [(OWN, requester), (ALIAS, requester)];
+        let grant =
+            |requester| Grant { requester, root: Some(0x5000), domain: 3, messages: Some(0x7000) };
+        let grants = [grant(OWN), grant(ALIAS)];
         let made = tables(&mut pages, &machine(), &grants, Messages::Pass);
         assert_eq!(made.base, 0xFED8_0000);
         // All buses that there can be, also behind the bridge.
@@ -225,13 +150,13 @@ mod tests {
         let mut memory = Space::default();
         memory.add(0x20_0000, 0x4020_0000, 0x20_0000, Rights::RW, "");
         memory.add(0x40_0000, 0x4040_0000, 0x3000, Rights::R, "");
-        let root = io_pages(&mut pages, &machine(), &memory).unwrap().unwrap();
+        let root = Pc::tables(&mut pages, &machine(), &memory).unwrap().unwrap();
         let to = |at| walk::<IoPages>(&pages, root, at).map(|leaf| (leaf.pa, leaf.rights.write));
         assert_eq!(to(0x20_1234), Some((0x4020_1234, true)));
         assert_eq!(to(0x40_2FFF), Some((0x4040_2FFF, false)));
         for outside in [0, 0x1F_FFFF, 0x40_3000, 0x4020_0000, 0xFEE0_0000] {
             assert_eq!(to(outside), None, "{outside:#x}");
         }
-        assert!(io_pages(&mut pages, &machine(), &Space::default()).unwrap().is_none());
+        assert!(Pc::tables(&mut pages, &machine(), &Space::default()).unwrap().is_none());
     }
 }

@@ -1,0 +1,238 @@
+//! A system for the odd target, and readers of its image.
+
+use crate::target::{ARCH, Config, FACTS, Header, Odd, PAGE};
+use crate::{FakeOwn, elf};
+use bulkhead_arch::{Rights, TableMemory, walk};
+use bulkhead_channel::layout::{Kind, Shape};
+use bulkhead_image::{Baked, Error, Programs, bake_for};
+use bulkhead_layout::image::Sandbox as Described;
+use bulkhead_layout::map::CONFIG_VA;
+use bulkhead_layout::monitor::Slice;
+use bulkhead_layout::need;
+use bulkhead_layout::record::Op;
+use bulkhead_plan::{
+    Bar, BarKind, Bdf, Bell, Channel, Controller, Device, Function, Granted, Guest, Iommu,
+    IommuKind, Machine, Part, Right, Sandbox, Slot, Span, System, Trigger, Wanted,
+};
+use std::path::{Path, PathBuf};
+use zerocopy::FromBytes;
+
+/// Bytes of a mebibyte.
+pub const MIB: u64 = 1 << 20;
+/// A guest's program: text, then data.
+pub const TEXT: u64 = FACTS.guest.ram[0].start + 4 * PAGE;
+/// A monitor's text.
+const MONITOR: u64 = 0xFFFF_FFFF_8000_0000;
+/// Identities of the machine's cores.
+pub const IDS: [u32; 3] = [0x2_0000, 0x1_0100, 0x1_0300];
+/// Registers of the function.
+pub const CARD: u64 = 0x2_8000_0000;
+/// Registers of line 0.
+pub const LINES: u64 = 0x2_9000_0000;
+/// Registers of the IOMMU.
+pub const IOMMU: u64 = 0x2_A000_0000;
+/// Stream of the function, which the left sandbox owns.
+pub const STREAM: u16 = 0x21;
+
+fn program(dir: &Path, name: &str) -> PathBuf {
+    let path = dir.join(name);
+    let segments: [(u64, Rights, &[u8]); 2] =
+        [(TEXT, Rights::RX, &[7; 64]), (TEXT + 2 * PAGE, Rights::RW, &[9; 64])];
+    // Tests make it at once. A rename shows each of them a whole file.
+    let own = path.with_extension(format!("{:?}", std::thread::current().id()));
+    std::fs::write(&own, elf::file(TEXT, &segments, &[])).expect("a file");
+    std::fs::rename(&own, &path).expect("a file");
+    path
+}
+
+fn sandbox(dir: &Path, name: &str, cores: &[usize], enforce_segments: bool) -> Sandbox {
+    let program = program(dir, name);
+    Sandbox {
+        name: name.into(),
+        guest: Guest::Bare { program, args: "odd".into(), enforce_segments },
+        cores: cores.to_vec(),
+        core_ids: cores.iter().map(|core| IDS[*core]).collect(),
+        ..Sandbox::default()
+    }
+}
+
+/// Makes a system of two sandboxes, with programs in a folder. Raw pages go to the right, messages with a doorbell to
+/// the left. The left one has a slot. Each has a device with a line; the left one also has a function with DMA and a
+/// line.
+///
+/// # Panics
+/// The folder cannot be written.
+#[must_use]
+pub fn system(dir: &Path) -> System {
+    let device = |name: &str, irq, trigger| Device {
+        name: name.into(),
+        irq: Some(irq),
+        trigger,
+        ..Device::default()
+    };
+    let bar = |number, start, len| Bar {
+        number,
+        kind: BarKind::Memory { wide: true, prefetchable: false },
+        span: Span { start, len },
+    };
+    let card = Function {
+        bdf: Bdf(STREAM),
+        gsi: Some(9),
+        bars: vec![bar(0, CARD, 2 * PAGE)],
+        ..Function::default()
+    };
+    let iommu = Iommu { kind: IommuKind::Other, base: IOMMU, remaps_interrupts: false };
+    let machine = Machine {
+        name: "odd".into(),
+        arch: ARCH,
+        core_ids: IDS.to_vec(),
+        ram: vec![Span { start: 0x4_0000_0000, len: 0x2_0000_0000 }],
+        controller: Some(Controller::Other { base: LINES }),
+        iommu: Some(iommu),
+        functions: vec![card.clone()],
+        ..Machine::default()
+    };
+    let mut left = sandbox(dir, "left", &[0, 1], true);
+    left.observe = vec![1];
+    left.control[0] = vec![Right { sandbox: 1, every: Right::EVERY }];
+    left.devices = vec![device("clock", 4, Trigger::Edge)];
+    left.functions = vec![Granted { function: card, line: true, ..Granted::default() }];
+    let mut right = sandbox(dir, "right", &[2], false);
+    right.devices = vec![device("sensor", 5, Trigger::LevelHigh)];
+    let mut gpa = FACTS.guest.channels.start;
+    let mut channel = |name: &str, part, bell, from, to, len| {
+        let channel = Channel {
+            name: name.into(),
+            place: Default::default(),
+            part,
+            bell,
+            from,
+            to: vec![to],
+            hpa: 0,
+            gpa,
+            len,
+        };
+        gpa += len;
+        channel
+    };
+    let shape = Shape::within(Kind::Queue, 2 * PAGE as usize, 64).expect("room");
+    let bell = Bell::new(ARCH, 2, 5, false);
+    let channels = vec![
+        channel("pages", Part::Pages, None, 0, 1, 3 * PAGE),
+        channel("queue", Part::Tx(shape), None, 1, 0, 2 * PAGE),
+        channel("queue", Part::Rx, Some(bell), 0, 1, PAGE),
+    ];
+    let slot = Slot {
+        owner: 0,
+        to: vec![1],
+        place: Default::default(),
+        hpa: 0,
+        gpa: FACTS.guest.slots.start,
+        len: 3 * PAGE,
+        sent: 2 * PAGE,
+    };
+    let wanted = |sandbox, memory| Wanted { sandbox, memory, at: None };
+    System {
+        name: "odd".into(),
+        machine,
+        // One fills the first window of RAM, and the other one needs both.
+        sandboxes: vec![wanted(left, 33 * MIB), wanted(right, 3 * MIB)],
+        channels,
+        slots: vec![slot],
+        ..System::default()
+    }
+}
+
+/// A monitor's program.
+#[must_use]
+pub fn monitor() -> Vec<u8> {
+    let text: [(u64, Rights, &[u8]); 2] =
+        [(MONITOR, Rights::RX, &[2; 0x5000]), (MONITOR + 4 * PAGE, Rights::R, &[3; 8])];
+    elf::file(MONITOR, &text, &[("monitor_needs", u64::from(need::ALL))])
+}
+
+/// Bakes a system.
+///
+/// # Errors
+/// See [`bake_for`].
+pub fn baked(system: &System) -> Result<Baked, Error> {
+    let boot = elf::file(FACTS.image + 0x400, &[(FACTS.image, Rights::RX, &[1; 0x2000])], &[]);
+    bake_for::<Odd>(system, &Programs { boot: &boot, monitors: [&monitor(); 4] })
+}
+
+/// An image's tables, in memory.
+pub struct Tables<'a>(pub &'a [u8]);
+
+impl TableMemory for Tables<'_> {
+    fn alloc(&mut self, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn read(&self, pa: u64, index: usize) -> u64 {
+        let at = (pa - FACTS.image) as usize + 8 * index;
+        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("8 bytes"))
+    }
+
+    fn write(&mut self, _: u64, _: usize, _: u64) {}
+}
+
+fn header_at(bytes: &[u8]) -> usize {
+    (Tables(bytes).read(FACTS.image + 256, 0) - FACTS.image) as usize
+}
+
+/// Returns an image's header.
+///
+/// # Panics
+/// It is no image.
+#[must_use]
+pub fn header(bytes: &[u8]) -> Header {
+    Header::read_from_prefix(&bytes[header_at(bytes)..]).expect("a header").0
+}
+
+/// Returns a sandbox as the boot code knows it.
+///
+/// # Panics
+/// It is no image.
+#[must_use]
+pub fn described(bytes: &[u8], index: usize) -> Described {
+    let at = header_at(bytes) + header(bytes).sandboxes_at() + index * size_of::<Described>();
+    Described::read_from_prefix(&bytes[at..]).expect("a sandbox").0
+}
+
+/// Finds a monitor's configuration in an image, by the monitor's own tables.
+fn config_at(bytes: &[u8], index: usize) -> usize {
+    let root = described(bytes, index).monitor_root;
+    let leaf = walk::<FakeOwn<PAGE>>(&Tables(bytes), root, CONFIG_VA).expect("mapped");
+    (leaf.pa - FACTS.image) as usize
+}
+
+/// Returns a monitor's configuration.
+///
+/// # Panics
+/// It is no image.
+#[must_use]
+pub fn config(bytes: &[u8], index: usize) -> Config {
+    Config::read_from_prefix(&bytes[config_at(bytes, index)..]).expect("a configuration").0
+}
+
+/// Returns a table of a monitor's configuration.
+///
+/// # Panics
+/// It is cut off.
+#[must_use]
+pub fn slice<T: FromBytes>(bytes: &[u8], index: usize, slice: Slice) -> Vec<T> {
+    let at = config_at(bytes, index) + slice.offset as usize;
+    let each = |n: usize| match T::read_from_prefix(&bytes[at + n * size_of::<T>()..]) {
+        Ok((value, _)) => value,
+        Err(_) => panic!("element {n} is cut off"),
+    };
+    (0..slice.len as usize).map(each).collect()
+}
+
+/// Plays the start states of a sandbox' cores: each control block, register by register.
+#[must_use]
+pub fn control_blocks(bytes: &[u8], index: usize) -> Vec<Vec<Op>> {
+    let config = config(bytes, index);
+    let states = [config.first_state, config.other_state];
+    (0..config.cores as usize).map(|core| slice(bytes, index, states[core.min(1)])).collect()
+}
