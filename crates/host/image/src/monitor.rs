@@ -128,7 +128,7 @@ pub fn bake<T: Target>(
     let shown = nested::Shown { info: info_pa, reports, ends: &functions.ends };
     let (reached, root) =
         nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?;
-    let slots = nested::slots::<T::Nested>(pages, input.plan, input.index, root)?;
+    let links = nested::links::<T::Nested>(pages, input.plan, input.index, root)?;
     part(pages, confining, "host save areas, bitmaps, nested and I/O tables");
 
     let config_pa = pages.end();
@@ -139,7 +139,7 @@ pub fn bake<T: Target>(
         functions: &functions,
         shadow,
         lines,
-        slots: &slots,
+        links: &links,
     };
     pages.put(&config::<T>(input, told)?);
     part(pages, config_pa, "configuration, launch record");
@@ -155,7 +155,7 @@ pub fn bake<T: Target>(
         control,
         lines: line_pages,
     };
-    let own = space::<T>(input, places, &functions, &slots);
+    let own = space::<T>(input, places, &functions, &links);
     let monitor_root = own.bake::<T::Own>(pages, None)?.unwrap_or_default();
     part(pages, tables, "monitor's page tables");
 
@@ -173,7 +173,7 @@ fn space<T: Target>(
     input: &Input,
     places: Places,
     functions: &Functions,
-    slots: &[nested::Slot],
+    links: &[nested::Link],
 ) -> Space {
     let (plan, index) = (input.plan, input.index);
     let (sandbox, facts) = (&plan.sandboxes[index], plan.machine.arch.facts());
@@ -224,12 +224,12 @@ fn space<T: Target>(
     if let Some(from) = loads(plan, index) {
         own.add(GUEST_VA + from.gpa, from.hpa, from.len, Rights::R, "program to load");
     }
-    for slot in slots {
-        let at = SLOT_TABLES_VA + slot.number as u64 * page;
-        own.add(at, slot.table, page, Rights::RW, "entries of a slot");
-        let slot = &plan.slots[slot.number];
-        if slot.owner == index {
-            own.add(GUEST_VA + slot.gpa, slot.hpa, slot.len, Rights::RW, "slot");
+    for link in links {
+        let at = LINK_TABLES_VA + link.number as u64 * page;
+        own.add(at, link.table, page, Rights::RW, "entries of a link");
+        let link = &plan.links[link.number];
+        if link.owner == index {
+            own.add(GUEST_VA + link.gpa, link.hpa, link.len, Rights::RW, "link");
         }
     }
     for end in ends(plan, index) {

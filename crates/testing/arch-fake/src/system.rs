@@ -12,7 +12,7 @@ use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
 use bulkhead_plan::{
     Bar, BarKind, Bdf, Bell, Channel, Controller, Device, Function, Granted, Guest, Iommu,
-    IommuKind, Machine, Part, Right, Sandbox, Slot, Span, System, Trigger, Wanted,
+    IommuKind, Link, Machine, Part, Right, Sandbox, Span, System, Trigger, Wanted,
 };
 use std::path::{Path, PathBuf};
 use zerocopy::FromBytes;
@@ -57,7 +57,7 @@ fn sandbox(dir: &Path, name: &str, cores: &[usize], enforce_segments: bool) -> S
 }
 
 /// Makes a system of two sandboxes, with programs in a folder. Raw pages go to the right, messages with a doorbell to
-/// the left. The left one has a slot. Each has a device with a line; the left one also has a function with DMA and a
+/// the left. The left one has a link. Each has a device with a line; the left one also has a function with DMA and a
 /// line.
 ///
 /// # Panics
@@ -122,12 +122,12 @@ pub fn system(dir: &Path) -> System {
         channel("queue", Part::Tx(shape), None, 1, 0, 2 * PAGE),
         channel("queue", Part::Rx, Some(bell), 0, 1, PAGE),
     ];
-    let slot = Slot {
+    let link = Link {
         owner: 0,
         to: vec![1],
         place: Default::default(),
         hpa: 0,
-        gpa: FACTS.guest.slots.start,
+        gpa: FACTS.guest.links.start,
         len: 3 * PAGE,
         sent: 2 * PAGE,
     };
@@ -138,7 +138,7 @@ pub fn system(dir: &Path) -> System {
         // One fills the first window of RAM, and the other one needs both.
         sandboxes: vec![wanted(left, 33 * MIB), wanted(right, 3 * MIB)],
         channels,
-        slots: vec![slot],
+        links: vec![link],
         ..System::default()
     }
 }

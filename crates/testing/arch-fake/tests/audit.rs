@@ -217,9 +217,9 @@ const PLANTS: &[Plant] = &[
     ("registers as RAM", "encoding", |r| r.nested(LEFT, CARD, |e| e & !(1 << 63))),
     ("reserved bit", "encoding", |r| r.nested(LEFT, FACTS.guest.info, |e| e | 8)),
     ("foreign registers", "nested-map", |r| r.show(CARD)),
-    ("slot that is not open", "slots", |r| {
-        let slot = r.memory.baked.plan.slots[0].clone();
-        r.nested(LEFT, slot.gpa, |_| slot.hpa << 8 | 0x26);
+    ("link that is not open", "links", |r| {
+        let link = r.memory.baked.plan.links[0].clone();
+        r.nested(LEFT, link.gpa, |_| link.hpa << 8 | 0x26);
     }),
     ("monitor with foreign RAM", "monitor-map", |r| r.lead(r.ram(RIGHT), false)),
     ("monitor with foreign RAM, shared", "shared-frames", |r| r.lead(r.ram(RIGHT), false)),

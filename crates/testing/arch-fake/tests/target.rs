@@ -33,7 +33,7 @@ fn the_plan_asks_the_target() {
     assert_eq!((second.gpa, second.len), (FACTS.guest.ram[1].start, MIB));
     let rams = plan.sandboxes.iter().flat_map(|s| &s.ram).map(|ram| (ram.hpa, ram.len));
     let others = plan.channels.iter().map(|c| (c.hpa, c.len));
-    for (hpa, len) in rams.chain(others).chain(plan.slots.iter().map(|s| (s.hpa, s.len))) {
+    for (hpa, len) in rams.chain(others).chain(plan.links.iter().map(|s| (s.hpa, s.len))) {
         assert!(hpa >= FACTS.lowest && hpa.is_multiple_of(PAGE), "{hpa:#x}");
         assert!(len < FACTS.large || hpa.is_multiple_of(FACTS.large), "{hpa:#x}");
     }
@@ -120,7 +120,7 @@ fn x86_stands_in_few_modules() {
         }
         let text = std::fs::read_to_string(&path).expect("text");
         let words = ["bulkhead_arch_x86", "kernel_x86", "IMAGE_PA", "GUEST_LOW_END", "GUEST_HIGH"];
-        let words = words.iter().chain(&["TRAMPOLINE_PA", "INFO_GPA", "SLOTS_GPA", "BELL_PORT"]);
+        let words = words.iter().chain(&["TRAMPOLINE_PA", "INFO_GPA", "LINKS_GPA", "BELL_PORT"]);
         let name = path.strip_prefix(&host).expect("below").display().to_string();
         let code = || text.lines().filter(|line| !line.trim_start().starts_with("//"));
         if words.into_iter().any(|word| code().any(|line| line.contains(word))) {
