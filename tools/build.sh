@@ -32,7 +32,7 @@ monitor() { # NAME FEATURES
 }
 monitor monitor-small channels
 monitor monitor-control channels,control,cores,loads
-monitor monitor-plain channels,control,cores,loads,slots,linux
+monitor monitor-plain channels,control,cores,loads,links,linux
 # And one to measure with: it tells what it does, and has markers where it is entered and left.
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-trace"

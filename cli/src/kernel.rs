@@ -208,11 +208,11 @@ fn rights(out: &mut String, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
             may(right, format!("channel {}, {}", channel.name, size::show(channel.len)));
         }
         for number in &program.links {
-            let slot = &plan.slots[*number];
-            let owner = &plan.sandboxes[slot.owner].name;
+            let link = &plan.links[*number];
+            let owner = &plan.sandboxes[link.owner].name;
             let right = if *owner == sandbox.name { "offers" } else { "accepts" };
-            let which = plan.which_slot(*number);
-            may(right, format!("slot {which} of {owner}, {}", size::show(slot.sent)));
+            let which = plan.which_link(*number);
+            may(right, format!("link {which} of {owner}, {}", size::show(link.sent)));
         }
         devices(sandbox, kernel, program, &mut may);
         for managed in &program.manages {

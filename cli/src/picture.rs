@@ -79,9 +79,9 @@ fn memory(out: &mut Canvas, plan: &Plan) -> f64 {
             Owner::Image => ("#444a55", "#222222"),
             Owner::Sandbox(index) => colour(index),
             Owner::Channel(index) => colour(plan.channels[index].from),
-            Owner::Slot(number) => colour(plan.slots[number].owner),
+            Owner::Link(number) => colour(plan.links[number].owner),
         };
-        let dash = if matches!(owner, Owner::Channel(_) | Owner::Slot(_)) {
+        let dash = if matches!(owner, Owner::Channel(_) | Owner::Link(_)) {
             r#"stroke-dasharray="4 2""#
         } else {
             ""

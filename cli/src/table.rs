@@ -24,7 +24,7 @@ pub enum Owner {
     /// A channel, by index.
     Channel(usize),
     /// Memory for a channel made at run time, by number.
-    Slot(usize),
+    Link(usize),
 }
 
 /// The whole memory map, ascending.
@@ -42,8 +42,8 @@ pub fn memory_map(plan: &Plan) -> Vec<(Span, Owner)> {
     for (index, channel) in plan.channels.iter().enumerate() {
         owned.push((Span { start: channel.hpa, len: channel.len }, Owner::Channel(index)));
     }
-    for (number, slot) in plan.slots.iter().enumerate() {
-        owned.push((Span { start: slot.hpa, len: slot.len }, Owner::Slot(number)));
+    for (number, link) in plan.links.iter().enumerate() {
+        owned.push((Span { start: link.hpa, len: link.len }, Owner::Link(number)));
     }
     owned.sort_by_key(|(span, _)| span.start);
     let mut all = Vec::new();
@@ -75,9 +75,9 @@ pub fn owner_name(plan: &Plan, owner: Owner) -> String {
         Owner::Image => "image".into(),
         Owner::Sandbox(index) => plan.sandboxes[index].name.clone(),
         Owner::Channel(index) => format!("channel {}", plan.channels[index].title()),
-        Owner::Slot(number) => {
-            let which = plan.which_slot(number);
-            format!("slot {which} of {}", plan.sandboxes[plan.slots[number].owner].name)
+        Owner::Link(number) => {
+            let which = plan.which_link(number);
+            format!("link {which} of {}", plan.sandboxes[plan.links[number].owner].name)
         }
     }
 }
@@ -175,7 +175,7 @@ fn memory(out: &mut String, plan: &Plan) {
                 Owner::Image => "boot code, monitors, tables, pristine guests",
                 Owner::Sandbox(_) => "RAM",
                 Owner::Channel(_) => "shared memory",
-                Owner::Slot(_) => "shared memory, at run time",
+                Owner::Link(_) => "shared memory, at run time",
             };
             let (start, last) = (format!("{:#x}", span.start), format!("{:#x}", span.end()));
             vec![start, last, about(span.len), owner_name(plan, owner), what.into()]
@@ -298,10 +298,10 @@ fn rights(out: &mut String, plan: &Plan) {
                     format!("states of the peers of channel {}", plan.channels[ends[n].region].name)
                 }
                 What::Channel(n) => format!("channel {}", plan.channels[n].title()),
-                What::Slot(n) => {
-                    let owner = &plan.sandboxes[plan.slots[n].owner].name;
-                    let which = plan.which_slot(n);
-                    format!("slot {which} of {owner}, while it has a channel there")
+                What::Link(n) => {
+                    let owner = &plan.sandboxes[plan.links[n].owner].name;
+                    let which = plan.which_link(n);
+                    format!("link {which} of {owner}, while it has a channel there")
                 }
             };
             let (at, access) = (format!("{at:#x}"), access.to_string());

@@ -271,11 +271,11 @@ fn what_a_schedule_counts_and_what_not_is_said_and_documented() {
         rows.for_each(|row| assert!(!row.trim_end().ends_with("in time"), "{row}"));
     }
     let report = json(&bulkhead(&["sched", REMARKS, "--skip-files", "--format", "json"]));
-    let [alone, connected] = [0, 1].map(|n| &report["sandboxes"][n]);
+    let [alone, linked] = [0, 1].map(|n| &report["sandboxes"][n]);
     // 200 and 50 in a second, and one more of each right.
     assert_eq!((&alone["doorbells_per_second"], &alone["doorbell_ns"]), (&252.into(), &900.into()));
     assert_eq!(
-        (&alone["run_time_channels_counted"], &connected["run_time_channels_counted"]),
+        (&alone["run_time_channels_counted"], &linked["run_time_channels_counted"]),
         (&true.into(), &false.into())
     );
 }

@@ -341,7 +341,7 @@ pub fn set_calls(monitors: u64) {
 /// Calls the monitor, and returns its answer.
 fn call(number: u64, first: u64, rest: [u64; 3]) -> u64 {
     let answer: u64;
-    // SAFETY: no call touches the kernel's memory or a register other than RAX. Calls about slots take away and zero
+    // SAFETY: no call touches the kernel's memory or a register other than RAX. Calls about links take away and zero
     // memory that only programs see, and no program looks at it while the kernel asks.
     unsafe {
         // Each vendor's instruction is undefined on the other one's processors.

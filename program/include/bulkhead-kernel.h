@@ -68,7 +68,7 @@
 #define BULKHEAD_KIND_PORTS 0xdul
 /* The sandbox itself: its console, its end. */
 #define BULKHEAD_KIND_SANDBOX 0xeul
-/* A slot of channels made at run time. */
+/* A link: memory for channels made at run time. */
 #define BULKHEAD_KIND_LINK 0xful
 
 /* What a capability allows, as a set. */
@@ -195,7 +195,7 @@
 
 /* Methods: Link. Words are numbered from 1. */
 /* With READ: 1: 0 for the own sandbox's word, 1 for the other party's. Answers it, as the hypercall
- * SLOT; the other methods answer as the hypercalls of their names. */
+ * LOOK; the other methods answer as the hypercalls of their names. */
 #define BULKHEAD_LINK_LOOK 0x6eul
 /* With WRITE: 1: index of a sandbox that it may be offered to; 2: tag. With the answer OK it lies in
  * the program's memory from then on. It is closed when the thread that called ends, begins anew, or is
@@ -398,13 +398,13 @@ _Static_assert(offsetof(struct bulkhead_name_context, address) == 4, "address");
 _Static_assert(offsetof(struct bulkhead_name_context, budget) == 8, "budget");
 _Static_assert(offsetof(struct bulkhead_name_context, period) == 12, "period");
 
-/* A slot of channels made at run time. It has the name of the sandbox that offers it. */
-#define BULKHEAD_NAME_SLOT 0x5ul
-struct bulkhead_name_slot {
+/* A link: memory for channels made at run time. It has the name of the sandbox that offers it. */
+#define BULKHEAD_NAME_LINK 0x5ul
+struct bulkhead_name_link {
     uint8_t tag;
     /* The program's own sandbox offers it. */
     bool mine;
-    /* Number of the slot. */
+    /* Number of the link. */
     uint16_t number;
     /* Index of the sandbox that offers it. */
     uint16_t owner;
@@ -412,17 +412,17 @@ struct bulkhead_name_slot {
     uint32_t right;
     /* Bytes that the owner writes; the other end's page lies behind them. */
     uint32_t sent;
-    /* Address at which the program finds the open slot. */
+    /* Address at which the program finds the open link. */
     uint64_t start;
 };
-_Static_assert(offsetof(struct bulkhead_name_slot, mine) == 1, "mine");
-_Static_assert(offsetof(struct bulkhead_name_slot, number) == 2, "number");
-_Static_assert(offsetof(struct bulkhead_name_slot, owner) == 4, "owner");
-_Static_assert(offsetof(struct bulkhead_name_slot, right) == 8, "right");
-_Static_assert(offsetof(struct bulkhead_name_slot, sent) == 12, "sent");
-_Static_assert(offsetof(struct bulkhead_name_slot, start) == 16, "start");
+_Static_assert(offsetof(struct bulkhead_name_link, mine) == 1, "mine");
+_Static_assert(offsetof(struct bulkhead_name_link, number) == 2, "number");
+_Static_assert(offsetof(struct bulkhead_name_link, owner) == 4, "owner");
+_Static_assert(offsetof(struct bulkhead_name_link, right) == 8, "right");
+_Static_assert(offsetof(struct bulkhead_name_link, sent) == 12, "sent");
+_Static_assert(offsetof(struct bulkhead_name_link, start) == 16, "start");
 
-/* A sandbox to which the program may offer a slot. */
+/* A sandbox to which the program may offer a link. */
 #define BULKHEAD_NAME_SANDBOX 0x6ul
 struct bulkhead_name_sandbox {
     uint8_t tag;
@@ -440,7 +440,7 @@ struct bulkhead_name {
         struct bulkhead_name_memory memory;
         struct bulkhead_name_messages messages;
         struct bulkhead_name_context context;
-        struct bulkhead_name_slot slot;
+        struct bulkhead_name_link link;
         struct bulkhead_name_sandbox sandbox;
         uint64_t words[4];
     };

@@ -1,13 +1,13 @@
 //! A program as the environment of scenarios. It sleeps at the notification `pause`, and a doorbell wakes it at `news`.
 
-use crate::link::Slots;
+use crate::link::Links;
 use crate::{Program, bell, now, println, ready, sleep_until, stop};
 use bulkhead_channel::adaptive::Sleeper;
 use bulkhead_channel::bell::Caller;
 use bulkhead_channel_memory::Mapping;
 pub use bulkhead_channel_memory::guest::Guest;
 use bulkhead_channel_memory::typed::Pair;
-use bulkhead_layout::hypercall::SLOT;
+use bulkhead_layout::hypercall::LOOK;
 use core::fmt::Arguments;
 
 impl Guest for Program {
@@ -44,10 +44,10 @@ impl Guest for Program {
         Program::arg(*self, key)
     }
 
-    /// A fault handler lets the first thread begin anew, in the memory that it left. Monitors' words of slots outlive
+    /// A fault handler lets the first thread begin anew, in the memory that it left. Monitors' words of links outlive
     /// the sandbox: a guest that finds one has lived before.
     fn life(&self) -> u64 {
-        let had = self.slots().any(|slot| self.call(SLOT, slot.number.into(), 0) != 0);
+        let had = self.links().any(|link| self.call(LOOK, link.number.into(), 0) != 0);
         self.begun() - 1 + u64::from(had)
     }
 

@@ -239,7 +239,7 @@ impl Program {
         }
     }
 
-    /// Index of a sandbox that it may offer a slot of channels made at run time.
+    /// Index of a sandbox that it may offer a link.
     ///
     /// # Panics
     /// The manifest does not let it.

@@ -25,7 +25,7 @@ struct bulkhead_window {
     uint64_t gpa;
     uint64_t size;
     uint32_t writable;
-    uint32_t kind;     /* 0 = channel, 1 = report, 2 = slot for a channel made at run time: `message` is its number,
+    uint32_t kind;     /* 0 = channel, 1 = report, 2 = link: `message` is its number,
                         * `messages` its owner's index; a page of the other's lies behind */
     uint32_t messages; /* of a channel: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox; of all but
                         * raw pages the receiver's page lies behind, with the rights the other way round */

@@ -1,21 +1,21 @@
-//! Channels made at run time, for a bare guest: [`Slots`] of its [`Context`].
+//! Channels made at run time, for a bare guest: [`Links`] of its [`Context`].
 
 use crate::{Context, hypercall};
-pub use bulkhead_channel_memory::slots::{Phase, Refused, Slot, Slots, State};
-use bulkhead_layout::info::SLOT;
+pub use bulkhead_channel_memory::link::{Link, Links, Phase, Refused, State};
+use bulkhead_layout::info::LINK;
 
-// SAFETY: the information page is the monitor's word that nothing but the slot lies there. An access to memory that is
+// SAFETY: the information page is the monitor's word that nothing but the link lies there. An access to memory that is
 // not mapped is denied, and ends in no memory of this program's.
-unsafe impl Slots for Context {
+unsafe impl Links for Context {
     fn sandboxes(&self) -> [u32; 2] {
         let info = self.info();
         [info.sandbox, info.sandboxes]
     }
 
-    fn slots(&self) -> impl Iterator<Item = Slot> {
+    fn links(&self) -> impl Iterator<Item = Link> {
         let info = self.info();
         let windows = &info.window[..(info.windows as usize).min(info.window.len())];
-        windows.iter().filter(|w| w.kind == SLOT).map(|w| Slot {
+        windows.iter().filter(|w| w.kind == LINK).map(|w| Link {
             number: w.message,
             owner: w.messages,
             mine: w.writable != 0,

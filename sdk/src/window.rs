@@ -4,7 +4,7 @@
 use crate::Context;
 use crate::context::text;
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
-use bulkhead_layout::info::SLOT;
+use bulkhead_layout::info::LINK;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
@@ -54,7 +54,7 @@ pub fn all(context: Context) -> impl Iterator<Item = Window> {
     let info = context.info();
     let count = (info.windows as usize).min(info.window.len());
     let windows = info.window[..count].iter().zip(info.bells);
-    windows.filter(|(w, _)| w.kind != SLOT).map(|(w, bell)| Window {
+    windows.filter(|(w, _)| w.kind != LINK).map(|(w, bell)| Window {
         doorbell: Doorbell::told(bell, 0),
         name: text(&w.name),
         gpa: w.gpa,

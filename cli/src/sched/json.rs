@@ -37,7 +37,7 @@ fn report(report: &Report<'_>) -> Value {
         "entry_ns": kernel.entry,
         "doorbells_per_second": report.doorbells(),
         "doorbell_ns": kernel.doorbell,
-        "run_time_channels_counted": !kernel.connects(),
+        "run_time_channels_counted": !kernel.has_links(),
         "sum_percent": percent(kernel.sum()),
         "overhead_percent": percent(report.overhead()),
         "overcommitted_percent": percent(report.overcommitted()),

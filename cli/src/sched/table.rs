@@ -80,8 +80,8 @@ pub fn verdict(report: &Report<'_>, index: usize) -> &'static str {
         (_, Some(Ok(_)), _) if row.exceeds() => "simulated later",
         (_, Some(Ok(_)), true) if waits => "budget in time, waits not analysed",
         (_, Some(Ok(_)), false) if waits => "budget in time, waits not analysed, not guaranteed",
-        (_, Some(Ok(_)), true) if report.kernel.connects() => "in time but for run-time channels",
-        (_, Some(Ok(_)), false) if report.kernel.connects() => {
+        (_, Some(Ok(_)), true) if report.kernel.has_links() => "in time but for run-time channels",
+        (_, Some(Ok(_)), false) if report.kernel.has_links() => {
             "in time but for run-time channels, not guaranteed"
         }
         (_, Some(Ok(_)), true) => "in time",
@@ -123,7 +123,7 @@ fn remarks(out: &mut String, report: &Report<'_>) {
             "these budgets: others are to begin as often in a period as their `activations` say\n",
         );
     }
-    if report.kernel.connects() {
+    if report.kernel.has_links() {
         out.push_str("not counted: doorbells of channels made at run time, one for each that is made, armed or closed\n");
     }
     for (index, row) in report.rows.iter().enumerate() {

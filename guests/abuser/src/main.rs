@@ -1,14 +1,14 @@
 //! Abuses rights that the manifest gives it, each without a pause. `do=RIGHT,RIGHT...` names them: `start`, `stop`,
-//! `restart`, `observe`, `slots`, `taken`, `lines` and `channels`. Each takes `ms=MILLISECONDS` (default 20). The
+//! `restart`, `observe`, `links`, `taken`, `lines` and `channels`. Each takes `ms=MILLISECONDS` (default 20). The
 //! victim is the sandbox `target=INDEX` (default 0), which it waits for first, and `pause=MILLISECONDS` (default 5)
-//! more. `slots` takes back offers that no sandbox has accepted; `taken` those that the victim has, around its
+//! more. `links` takes back offers that no sandbox has accepted; `taken` those that the victim has, around its
 //! releases. `nothing` computes, for comparison. Prints its acts; exit code 0 if there was something to abuse in each.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
 use bulkhead_sdk::layout::report::State;
 use bulkhead_sdk::layout::telemetry;
-use bulkhead_sdk::link::{Phase, Slots};
+use bulkhead_sdk::link::{Links, Phase};
 use bulkhead_sdk::window::{self, Window};
 use bulkhead_sdk::{Context, apic, hypercall, interrupt, line, println, time};
 use core::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ const VECTOR: u8 = 0x50;
 /// IOAPIC: an entry that is masked, and the first entry's register.
 const MASKED: u32 = 1 << 16;
 const FIRST: u32 = 0x10;
-/// Earliest and latest that a slot is taken back before and after a release, ns, and from one time to the next.
+/// Earliest and latest that a link is taken back before and after a release, ns, and from one time to the next.
 const BEFORE: u64 = 25_000;
 const AFTER: u64 = 5_000;
 const STEP: u64 = 67;
@@ -57,7 +57,7 @@ fn read(window: Option<Window>) -> bool {
 
 /// Offers a channel and takes it back.
 fn offer(context: Context, target: u32) -> bool {
-    context.offer(target, 1).is_ok_and(|slot| context.close(&slot).is_ok())
+    context.offer(target, 1).is_ok_and(|link| context.close(&link).is_ok())
 }
 
 /// When the victim's next release is due, by its telemetry; now if it says nothing.
@@ -72,16 +72,16 @@ fn release(context: Context) -> u64 {
 /// Offers a channel, and takes it back once it has been accepted. That is a doorbell of the victim's, as near to its
 /// next release as `number` says.
 fn take(context: Context, target: u32, number: u64) -> bool {
-    let Ok(slot) = context.offer(target, 1) else { return false };
+    let Ok(link) = context.offer(target, 1) else { return false };
     let patience = time::counter() + time::ticks(3 * MILLISECOND);
-    while context.state(&slot).other != Phase::Open && time::counter() < patience {}
-    let accepted = context.state(&slot).other == Phase::Open;
+    while context.state(&link).other != Phase::Open && time::counter() < patience {}
+    let accepted = context.state(&link).other == Phase::Open;
     if accepted {
         let after = number * STEP % (BEFORE + AFTER);
         let due = release(context) - time::ticks(BEFORE) + time::ticks(after);
         while time::counter() < due {}
     }
-    context.close(&slot).is_ok() && accepted
+    context.close(&link).is_ok() && accepted
 }
 
 /// Opens and masks its line: each takes the lock of the machine's IOAPIC.
@@ -98,7 +98,7 @@ fn abuse(context: Context, right: &str, target: u32, end: u64) -> Done {
         "restart" => until(end, || ask(target, CONTROL_RESTART)),
         "stop" => until(end, || ask(target, CONTROL_STOP) | ask(target, CONTROL_START)),
         "observe" => until(end, || window::all(context).filter(|one| read(Some(*one))).count() > 0),
-        "slots" => until(end, || offer(context, target)),
+        "links" => until(end, || offer(context, target)),
         "taken" => {
             let mut number = 0;
             until(end, || {

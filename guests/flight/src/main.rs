@@ -8,7 +8,7 @@
 
 mod pilot;
 
-use bulkhead_sdk::link::{Phase, Slots};
+use bulkhead_sdk::link::{Links, Phase};
 use bulkhead_sdk::time::Periodic;
 use bulkhead_sdk::{Context, hypercall, interrupt, mark, marker, println, time};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -52,14 +52,14 @@ fn released(_: &mut interrupt::Frame, entered: u64) {
 
 /// Accepts offers, and forgets those that were taken back: some hypercalls of its own choice.
 fn consent(context: Context) {
-    for slot in context.slots().filter(|slot| !slot.mine) {
-        let state = context.state(&slot);
+    for link in context.links().filter(|link| !link.mine) {
+        let state = context.state(&link);
         if state.own == Phase::Gone {
             // It is closed, or the next look closes it.
-            let _ = context.close(&slot);
+            let _ = context.close(&link);
         } else if state.offered(context.info().sandbox) {
             // It may have been taken back meanwhile.
-            let _ = context.accept(&slot, state.epoch);
+            let _ = context.accept(&link, state.epoch);
         }
     }
 }

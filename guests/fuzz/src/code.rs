@@ -15,7 +15,7 @@ pub const WRMSR: usize = 1;
 pub const CPUID: usize = 2;
 /// VMMCALL.
 pub const VMMCALL: usize = 3;
-/// Asks for a slot's word, and accepts the offer that it tells of.
+/// Asks for a link's word, and accepts the offer that it tells of.
 pub const ACCEPT_IT: usize = 4;
 /// At CPL 3 with alignment checks, a load that isn't aligned.
 pub const UNALIGNED: usize = 5;

@@ -405,7 +405,7 @@ impl Maker {
         self.arguments(op);
         if op.registers[RAX] == call::ACCEPT && self.random.one_in(2) {
             op.how = ACCEPT_IT as u64;
-            (op.registers[RAX], op.registers[RSI]) = (call::SLOT, 1);
+            (op.registers[RAX], op.registers[RSI]) = (call::LOOK, 1);
         }
     }
 
@@ -419,7 +419,7 @@ impl Maker {
             5..8 => call::OFFER,
             8..10 => call::ACCEPT,
             10..12 => call::CLOSE,
-            12..14 => call::SLOT,
+            12..14 => call::LOOK,
             _ => self.random.pick(&[call::NULL, call::READY]),
         };
         op.registers[RAX] = number;
@@ -428,14 +428,14 @@ impl Maker {
             return;
         }
         let sandbox = self.random.below(self.aims.sandboxes as usize + 1) as u64;
-        let slot = self.random.below(3) as u64;
+        let link = self.random.below(3) as u64;
         (op.registers[RDI], op.registers[RSI]) = match number {
             call::CONSOLE => (self.random.below(27) as u64, self.random.next()),
             call::CONTROL => (sandbox, self.random.below(5) as u64),
-            call::OFFER => (sandbox, slot | (self.random.next() & 0xFFFF) << 16),
+            call::OFFER => (sandbox, link | (self.random.next() & 0xFFFF) << 16),
             // Epochs count from 1.
-            call::ACCEPT => (slot, 1 + self.random.below(40) as u64),
-            call::CLOSE | call::SLOT => (slot, self.random.below(3) as u64),
+            call::ACCEPT => (link, 1 + self.random.below(40) as u64),
+            call::CLOSE | call::LOOK => (link, self.random.below(3) as u64),
             _ => (sandbox, self.value()),
         };
     }

@@ -6,7 +6,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::layout::hypercall::NULL;
-use bulkhead_sdk::link::Slots;
+use bulkhead_sdk::link::Links;
 use bulkhead_sdk::{Context, apic, cores, hypercall, interrupt, mark, marker, println, time};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -49,19 +49,19 @@ fn least(rounds: u64, f: impl Fn() -> u64) -> u64 {
 fn rung(context: Context, rounds: u64) -> u32 {
     let me = context.info().sandbox;
     let offered = || {
-        let state = |slot| Some((slot, context.state(&slot))).filter(|s| s.1.offered(me));
-        context.slots().find_map(state)
+        let state = |link| Some((link, context.state(&link))).filter(|s| s.1.offered(me));
+        context.links().find_map(state)
     };
     for round in 1..=rounds {
-        let (slot, state) = loop {
+        let (link, state) = loop {
             if let Some(found) = offered() {
                 break found;
             }
             time::sleep(10_000);
         };
         // Its last page is the one that this end writes.
-        let Some(word) = context.words(&slot).and_then(<[_]>::last) else { return 1 };
-        if context.accept(&slot, state.epoch).is_err() {
+        let Some(word) = context.words(&link).and_then(<[_]>::last) else { return 1 };
+        if context.accept(&link, state.epoch).is_err() {
             println!("micro: an offer was taken back too soon");
             return 1;
         }
@@ -69,7 +69,7 @@ fn rung(context: Context, rounds: u64) -> u32 {
         mark!(marker::BEGIN | marker::id::DOORBELL);
         while word.load(Ordering::Relaxed) == round {}
         mark!(marker::END | marker::id::DOORBELL);
-        if context.close(&slot).is_err() {
+        if context.close(&link).is_err() {
             println!("micro: there is nothing to close");
             return 1;
         }

@@ -10,7 +10,7 @@ use bulkhead_sdk::apic::{TMCCT, TSC_DEADLINE};
 use bulkhead_sdk::fault::{GP, UD};
 use bulkhead_sdk::layout::hypercall::{
     ACCEPT, BAD_ARGUMENT, CLOSE, CONSOLE, CONTROL, CONTROL_RESTART, CONTROL_START, CONTROL_STOP,
-    NO_CALL, OFFER, POWER_PORT, SLOT, STATUS,
+    LOOK, NO_CALL, OFFER, POWER_PORT, STATUS,
 };
 
 const fn attack(name: &'static str, guarantee: &'static str, act: Act, expect: Expect) -> Attack {
@@ -325,11 +325,11 @@ pub static ATTACKS: &[Attack] = &[
         Expect::Hypercall(CONTROL),
     ),
     attack("status-foreign", "control-right", CallForeign(STATUS, 0), Expect::Hypercall(STATUS)),
-    attack("offer-foreign", "connect-right", CallForeign(OFFER, 0), Expect::Hypercall(OFFER)),
-    attack("offer-far", "connect-right", Call(OFFER, u64::MAX, 0), Expect::Hypercall(OFFER)),
-    attack("accept-foreign", "connect-right", Call(ACCEPT, 0, 1), Expect::Hypercall(ACCEPT)),
-    attack("close-foreign", "connect-right", Call(CLOSE, 0, 0), Expect::Hypercall(CLOSE)),
-    attack("slot-far", "connect-right", Call(SLOT, 1 << 32, 1), Expect::Hypercall(SLOT)),
+    attack("offer-foreign", "link-right", CallForeign(OFFER, 0), Expect::Hypercall(OFFER)),
+    attack("offer-far", "link-right", Call(OFFER, u64::MAX, 0), Expect::Hypercall(OFFER)),
+    attack("accept-foreign", "link-right", Call(ACCEPT, 0, 1), Expect::Hypercall(ACCEPT)),
+    attack("close-foreign", "link-right", Call(CLOSE, 0, 0), Expect::Hypercall(CLOSE)),
+    attack("link-far", "link-right", Call(LOOK, 1 << 32, 1), Expect::Hypercall(LOOK)),
     attack("call-unknown", "hypercall-number", Call(0x4248_FFFF, 0, 0), Expect::Harmless(NO_CALL)),
     attack(
         "call-huge",

@@ -90,7 +90,7 @@ const LONG: &[Part] = &[
         &[
             "monitor.doorbell",
             "monitor.doorbell_sandboxes",
-            "monitor.doorbell_slots",
+            "monitor.doorbell_links",
             "monitor.doorbell_pages",
         ],
         monitor::doorbells,

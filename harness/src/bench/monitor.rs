@@ -42,16 +42,16 @@ pub fn doorbells() -> Found {
     Ok(vec![
         doorbell("monitor.doorbell", "doorbell", [1, 1], "4 KiB")?,
         doorbell("monitor.doorbell_sandboxes", "doorbell-sandboxes", [6, 1], "4 KiB")?,
-        doorbell("monitor.doorbell_slots", "doorbell-slots", [1, 16], "4 KiB")?,
+        doorbell("monitor.doorbell_links", "doorbell-links", [1, 16], "4 KiB")?,
         doorbell("monitor.doorbell_pages", "doorbell-pages", [1, 1], "1 MiB")?,
     ])
 }
 
-/// Measures that doorbell with so many other sandboxes, and slots of a size.
+/// Measures that doorbell with so many other sandboxes, and links of a size.
 fn doorbell(
     name: &str,
     dir: &'static str,
-    [others, slots]: [usize; 2],
+    [others, links]: [usize; 2],
     size: &str,
 ) -> Result<Figure, Failure> {
     const CORES: &str = "cores = [0, 1]\nmemory = \"4 MiB\"\n";
@@ -61,7 +61,7 @@ fn doorbell(
         )
     };
     let does = format!(
-        ", args = \"do=taken ms=1000 blind=1\" }}\nmay_connect = {{ to = [\"micro\"], slots = {slots}, size = \"{size}\" }}"
+        ", args = \"do=taken ms=1000 blind=1\" }}\nlinks = {{ to = [\"micro\"], count = {links}, size = \"{size}\" }}"
     );
     let mut text = CORES.replace("[0, 1]", "[0]") + &bare("owner", 1, "abuser", &does);
     for other in 2..=others {
@@ -83,7 +83,7 @@ fn doorbell(
     let each = found.privileged as f64 / found.n as f64;
     let most = ran.outcome.baked.plan.doorbell(0);
     let note =
-        format!("beside {others} sandboxes, with {slots} slots of {size}; mean of {}", found.n);
+        format!("beside {others} sandboxes, with {links} links of {size}; mean of {}", found.n);
     Ok(Figure::new(Row::new(name, "instructions", each)).must(Must::AtMost(most as f64)).note(note))
 }
 
@@ -119,7 +119,7 @@ pub fn sizes() -> Found {
             "monitor-control",
             "monitor.text_control",
             10_752.0,
-            "without a Linux' needs and slots, too",
+            "without a Linux' needs and links, too",
         ),
     ] {
         let segments = program_of(&build::target().join("artifacts").join(name))?;

@@ -21,7 +21,7 @@ pub const ALIVE_ROWS: [&str; 6] = [
     "flight.jitter_right_none",
     "flight.jitter_right_start",
     "flight.jitter_right_observe",
-    "flight.jitter_right_slots",
+    "flight.jitter_right_links",
     "flight.jitter_right_lines",
     "flight.jitter_right_channels",
 ];
@@ -37,7 +37,7 @@ const EVERY: u64 = 50;
 const ALIVE: [(&str, &str, Rings); 5] = [
     ("start", "start", Rings::OfOtherStarters),
     ("observe", "observe", Rings::Exactly(0)),
-    ("slots", "slots", Rings::Exactly(0)),
+    ("links", "links", Rings::Exactly(0)),
     ("lines", "lines", Rings::Exactly(0)),
     ("channels", "channels", Rings::Exactly(0)),
 ];
@@ -65,7 +65,7 @@ fn system(what: &str, dir: &'static str, ends: &str) -> System {
     const OWN: &str = "cores = [1]\nmemory = \"16 MiB\"\n";
     let over = format!("[{{ sandbox = \"flight\", every = \"{EVERY} ms\" }}]");
     let rights = format!(
-        "stop = {over}\nstart = {over}\nrestart = {over}\nobserve = [\"flight\"]\ndevices = [\"rtc\"]\nmay_connect = {{ to = [\"flight\"], slots = 1, size = \"4 KiB\" }}\n"
+        "stop = {over}\nstart = {over}\nrestart = {over}\nobserve = [\"flight\"]\ndevices = [\"rtc\"]\nlinks = {{ to = [\"flight\"], count = 1, size = \"4 KiB\" }}\n"
     );
     let neighbour = format!(
         "{OWN}[[sandbox]]\nname = \"abuser\"\nguest = {{ kind = \"bare\", program = \"artifact:abuser\", args = \"do={what} ms={ABUSE}\" }}\ncores = [2]\nmemory = \"4 MiB\"\n{rights}[[channel]]\nname = \"telemetry\"\nfrom = \"flight\"\nto = [\"abuser\"]\nsize = \"64 KiB\"\n"

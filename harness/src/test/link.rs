@@ -4,7 +4,7 @@
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run_audited};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::map::SLOTS_GPA;
+use bulkhead_layout::map::LINKS_GPA;
 use bulkhead_layout::report::Kind;
 
 pub fn jobs() -> Vec<Job> {
@@ -33,20 +33,20 @@ const NAMES: [&str; 3] = ["one", "two", "three"];
 const ALONE: [&[u32]; 3] = [&[0], &[1], &[2]];
 /// The second has another core, which goes on reading and writing.
 const WATCHED: [&[u32]; 3] = [&[0], &[1, 3], &[2]];
-/// Bytes that the owner writes in a slot.
+/// Bytes that the owner writes in a link.
 const SENT: u64 = 2 * PAGE;
 
-/// Three parties, each with what it does; the first may offer so many slots to those in `to`, and control them.
+/// Three parties, each with what it does; the first may offer so many links to those in `to`, and control them.
 fn meeting(
     bench: &Bench,
     steps: [&str; 3],
     cores: [&[u32]; 3],
-    (to, slots, ends): (&[&str], u32, &[&str]),
+    (to, links, ends): (&[&str], u32, &[&str]),
 ) -> Result<Seen, String> {
     let mut manifest = Manifest::new().ends_with(ends);
     for (n, name) in NAMES.into_iter().enumerate() {
         let may = format!(
-            "stop = {to:?}\nstart = {to:?}\nrestart = {to:?}\nmay_connect = {{ to = {to:?}, slots = {slots}, size = \"{SENT}\" }}"
+            "stop = {to:?}\nstart = {to:?}\nrestart = {to:?}\nlinks = {{ to = {to:?}, count = {links}, size = \"{SENT}\" }}"
         );
         let steps = format!("do={}", steps[n]);
         let more = if n == 0 { &may } else { "" };
@@ -55,7 +55,7 @@ fn meeting(
     run_audited(&manifest, &bench.dir, 100)
 }
 
-/// One slot for both others, until all have ended.
+/// One link for both others, until all have ended.
 const BOTH: (&[&str], u32, &[&str]) = (&["two", "three"], 1, &NAMES);
 
 fn all_well(seen: &Seen) -> Result<(), String> {
@@ -65,7 +65,7 @@ fn all_well(seen: &Seen) -> Result<(), String> {
     })
 }
 
-/// One slot, for one after the other, closed by each side in turn.
+/// One link, for one after the other, closed by each side in turn.
 fn made(bench: &Bench) -> Result<String, String> {
     let one = "offer-1,send,told,left,close,offer-2,send,joined,told,close,offer-1,send,nap,close";
     let two = "accept,receive,close,accept,receive,told,gone,close";
@@ -91,16 +91,16 @@ fn refused(bench: &Bench) -> Result<String, String> {
         let all = seen.denials.iter().filter(|d| d.sandbox == name);
         all.filter(|d| d.record.kind == Kind::Hypercall as u16).count()
     };
-    // 4 offers to sandboxes without a right, and 3 calls for each of 4 slots that are not there.
+    // 4 offers to sandboxes without a right, and 3 calls for each of 4 links that are not there.
     let counts = NAMES.map(calls);
     seen.ensure(counts == [32, 16, 16], format!("records: {counts:?}"))?;
     let right = |text: &str| seen.denials.iter().any(|d| d.to_string().contains(text));
-    let told = right("may_connect = { to = [\"three\"], … }") && right("there is no such slot");
+    let told = right("links = { to = [\"three\"], … }") && right("there is no such link");
     seen.ensure(told, "the records do not say what would allow it")?;
     Ok(format!("{counts:?} records"))
 }
 
-/// Tests an owner that takes back a slot that both cores of another sandbox use, and gives it to a third. The second
+/// Tests an owner that takes back a link that both cores of another sandbox use, and gives it to a third. The second
 /// one goes on unharmed, and nothing that it writes arrives.
 fn taken(bench: &Bench) -> Result<String, String> {
     let one = "offer-1,joined,nap,close,offer-2,joined,keep,left,close";
@@ -117,7 +117,7 @@ fn closed(bench: &Bench) -> Result<String, String> {
     let seen = meeting(bench, [one, two, "accept,keep,close"], WATCHED, BOTH)?;
     seen.exited("one")?;
     seen.exited("three")?;
-    let within = SLOTS_GPA + PAGE..SLOTS_GPA + SENT + PAGE;
+    let within = LINKS_GPA + PAGE..LINKS_GPA + SENT + PAGE;
     let right = |d: &bulkhead_explain::Explained| {
         d.sandbox == "two" && d.core == 1 && within.contains(&d.record.address)
     };
@@ -128,7 +128,7 @@ fn closed(bench: &Bench) -> Result<String, String> {
     Ok(seen.denials[0].to_string())
 }
 
-/// Two slots at a time, of an owner with two cores that begins anew while both are in use: neither is left over.
+/// Two links at a time, of an owner with two cores that begins anew while both are in use: neither is left over.
 fn two(bench: &Bench) -> Result<String, String> {
     let one = "offer-1,joined,offer-2,joined,nap,restart,offer-1,joined,offer-2,joined,left,close";
     let two = "accept,gone,close,accept,nap,nap,gone,close";
@@ -141,7 +141,7 @@ fn two(bench: &Bench) -> Result<String, String> {
     Ok("four channels".into())
 }
 
-/// Stops the sandbox that has the slot, which closes it. Started again, the sandbox takes part again.
+/// Stops the sandbox that has the link, which closes it. Started again, the sandbox takes part again.
 fn stopped(bench: &Bench) -> Result<String, String> {
     let one = "offer-1,joined,nap,ask-1-1,left,close,offer-2,joined,keep,left,close,ask-1-2,offer-1,send,told,left,close";
     let two = "accept,stay,restart,accept,receive,close";
@@ -157,7 +157,7 @@ fn owner_closed(bench: &Bench) -> Result<String, String> {
     let cores: [&[u32]; 3] = [&[0, 3], &[1], &[2]];
     let seen = meeting(bench, ["offer-1,joined,watch,nap,close,nap", two, ""], cores, to)?;
     seen.exited("two")?;
-    let within = SLOTS_GPA..SLOTS_GPA + SENT + PAGE;
+    let within = LINKS_GPA..LINKS_GPA + SENT + PAGE;
     let right = |d: &bulkhead_explain::Explained| {
         d.sandbox == "one" && d.core == 1 && within.contains(&d.record.address)
     };
@@ -187,11 +187,11 @@ fn touches(bench: &Bench, who: usize) -> Result<String, String> {
     let seen = meeting(bench, steps, ALONE, BOTH)?;
     let name = NAMES[who];
     // The last word of what the other one writes.
-    let at = SLOTS_GPA + SENT + if who == 0 { PAGE } else { 0 } - 8;
+    let at = LINKS_GPA + SENT + if who == 0 { PAGE } else { 0 } - 8;
     let right = matches!(&seen.denials[..], [d] if d.sandbox == name && d.record.address == at);
     seen.ensure(right, format!("not one denial, of {name} at {at:#x}"))?;
     let text = seen.denials[0].to_string();
-    seen.ensure(text.contains("slot 0 of one"), "the record does not say whose it is")?;
+    seen.ensure(text.contains("link 0 of one"), "the record does not say whose it is")?;
     Ok(text)
 }
 

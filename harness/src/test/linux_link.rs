@@ -5,7 +5,7 @@ use super::driver::{Bench, Job};
 use super::linux_channel::{NEWER, OLDER, linux};
 use super::system::{Manifest, Seen, run_audited};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::map::SLOTS_GPA;
+use bulkhead_layout::map::LINKS_GPA;
 use bulkhead_layout::report::Kind;
 
 pub fn jobs() -> Vec<Job> {
@@ -29,12 +29,12 @@ fn job(what: &str, work: impl Fn(&Bench) -> Result<String, String> + 'static) ->
 }
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
-/// Bytes that the owner writes in a slot.
+/// Bytes that the owner writes in a link.
 const SENT: u64 = 2 * PAGE;
 /// Milliseconds for each step: others may still boot.
 const PATIENCE: u32 = 60_000;
 
-/// A sandbox: its kernel, if it is a Linux, its job or steps, and the sandboxes that it may offer a slot to.
+/// A sandbox: its kernel, if it is a Linux, its job or steps, and the sandboxes that it may offer a link to.
 struct Party {
     kernel: Option<&'static str>,
     job: String,
@@ -81,7 +81,7 @@ fn meeting_with(
         };
         if !party.to.is_empty() {
             let to = party.to;
-            let may = format!("may_connect = {{ to = {to:?}, slots = 1, size = \"{SENT}\" }}\n");
+            let may = format!("links = {{ to = {to:?}, count = 1, size = \"{SENT}\" }}\n");
             manifest.0 += &may;
         }
     }
@@ -113,7 +113,7 @@ pub const OWNER: &str =
 pub const SECOND: &str = "accept,receive,close,accept,receive,told,gone,zeros,close";
 pub const THIRD: &str = "accept,receive,close";
 
-/// A Linux offers its slot to another one and to a bare guest.
+/// A Linux offers its link to another one and to a bare guest.
 fn owns(bench: &Bench) -> Result<String, String> {
     let parties = [does(NEWER, OWNER).offers(BOTH), does(OLDER, SECOND), bare(THIRD)];
     let seen = meeting(bench, &parties, &NAMES)?;
@@ -121,7 +121,7 @@ fn owns(bench: &Bench) -> Result<String, String> {
     Ok("600 messages".into())
 }
 
-/// A bare guest offers its slot to a Linux of each kind.
+/// A bare guest offers its link to a Linux of each kind.
 fn accepts(bench: &Bench) -> Result<String, String> {
     let parties = [bare(OWNER).offers(BOTH), does(OLDER, SECOND), does(NEWER, THIRD)];
     let seen = meeting(bench, &parties, &NAMES)?;
@@ -142,20 +142,20 @@ fn refused(bench: &Bench) -> Result<String, String> {
         let all = seen.denials.iter().filter(|d| d.sandbox == name);
         all.filter(|d| d.record.kind == Kind::Hypercall as u16).count()
     };
-    // 4 offers to sandboxes without a right, and 3 calls for each of 4 slots that are not there.
+    // 4 offers to sandboxes without a right, and 3 calls for each of 4 links that are not there.
     let counts = NAMES.map(calls);
     seen.ensure(counts == [32, 16, 16], format!("records: {counts:?}"))?;
     let told = |name: &str, text: &str| {
         seen.denials.iter().any(|d| d.sandbox == name && d.to_string().contains(text))
     };
-    let right = told("one", "may_connect = { to = [\"three\"], … }")
-        && told("two", "may_connect = { to = [\"three\"], … }")
-        && told("one", "there is no such slot");
+    let right = told("one", "links = { to = [\"three\"], … }")
+        && told("two", "links = { to = [\"three\"], … }")
+        && told("one", "there is no such link");
     seen.ensure(right, "the records do not say what would allow it")?;
     Ok(format!("{counts:?} records"))
 }
 
-/// Tests a process that goes on using a slot that its owner takes back and gives to a third. It reads zeros, and
+/// Tests a process that goes on using a link that its owner takes back and gives to a third. It reads zeros, and
 /// nothing that it writes arrives.
 fn taken(bench: &Bench, kernel: &'static str) -> Result<String, String> {
     let one = "offer-1,joined,nap,close,offer-2,joined,keep,left,close";
@@ -178,11 +178,11 @@ fn touches(bench: &Bench) -> Result<String, String> {
     let memory = seen.denials.iter().filter(|d| d.record.kind == Kind::Memory as u16);
     let memory: Vec<_> = memory.collect();
     // The last word of what the other one writes.
-    let at = SLOTS_GPA + SENT - 8;
+    let at = LINKS_GPA + SENT - 8;
     let right = matches!(memory[..], [d] if d.sandbox == "two" && d.record.address == at);
     seen.ensure(right, format!("not one denial, of two at {at:#x}"))?;
     let text = memory[0].to_string();
-    seen.ensure(text.contains("slot 0 of one"), "the record does not say whose it is")?;
+    seen.ensure(text.contains("link 0 of one"), "the record does not say whose it is")?;
     Ok(text)
 }
 
@@ -224,12 +224,12 @@ fn lines(bench: &Bench) -> Result<String, String> {
         let came = said[n].lines().any(|said| said.trim_end() == line);
         seen.ensure(came, format!("{} was not told: {line}", NAMES[n]))?;
     }
-    let own = "slot 0 of one sends 8192 bytes, idle here, gone there: offer 1, to two, tag 7";
-    seen.ensure(said[0].contains(own), "its slot is not listed")?;
+    let own = "link 0 of one sends 8192 bytes, idle here, gone there: offer 1, to two, tag 7";
+    seen.ensure(said[0].contains(own), "its link is not listed")?;
     Ok("good news".into())
 }
 
-/// Tests a slot that a killed process leaves open. It stays the sandbox's, and another process closes it, but not under
+/// Tests a link that a killed process leaves open. It stays the sandbox's, and another process closes it, but not under
 /// one that uses it. Its memory is cached and reserved; the windows of a channel of the manifest beside it are not.
 fn left_open(bench: &Bench, kernels: [&'static str; 2]) -> Result<String, String> {
     let script = "sh:-c,mount -t debugfs debugfs /sys/kernel/debug;\
@@ -242,13 +242,13 @@ fn left_open(bench: &Bench, kernels: [&'static str; 2]) -> Result<String, String
     let seen = meeting_with(bench, &parties, &NAMES[..2], news)?;
     let said = all_well(&seen, &parties)?;
     for text in [
-        " uses slot 0; end it first",
+        " uses link 0; end it first",
         "write-back",
         "dc000000-dfffffff : Reserved",
         "news 0000:00:10.0 pages sends 4096 bytes",
-        "slot 0 of one sends 8192 bytes, open here, idle there: offer 1, to two, tag 7",
+        "link 0 of one sends 8192 bytes, open here, idle there: offer 1, to two, tag 7",
         "there is no such offer, or nothing to close",
-        "slot 0 of one sends 8192 bytes, idle here, idle there: offer 1, to two, tag 7",
+        "link 0 of one sends 8192 bytes, idle here, idle there: offer 1, to two, tag 7",
     ] {
         seen.ensure(said[0].contains(text), format!("not said: {text}"))?;
     }

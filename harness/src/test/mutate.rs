@@ -90,10 +90,10 @@ pub static MUTATIONS: &[Mutation] = &[
     built("control-rate", "restart-flood", |seen| {
         seen.sandbox("victim").is_ok_and(|s| s.restarts > 1)
     }),
-    built("connect-right", "offer-foreign", |seen| {
+    built("link-right", "offer-foreign", |seen| {
         says(seen, "offer-foreign", "harmless 0xfffffffffffffffe")
     }),
-    built("connect-right", "close-foreign", |seen| {
+    built("link-right", "close-foreign", |seen| {
         says(seen, "close-foreign", "harmless 0xfffffffffffffffe")
     }),
     built("virtualization-switch", "efer-set-svme", |seen| {

@@ -29,7 +29,7 @@ const OTHER: &str =
     "[[channel]]\nname = \"news\"\nfrom = \"one\"\nto = [\"other\"]\nsize = \"8 KiB\"\n";
 const WOKEN: &str = "[[channel]]\nname = \"news\"\nfrom = \"one\"\nto = [\"other\"]\nsize = \"8 KiB\"\nkind = \"records\"\nnotify = \"doorbell\"\n";
 const LOADED: &str = "[[channel]]\nname = \"lesson\"\nfrom = \"one\"\nto = [\"other\"]\nsize = \"8 KiB\"\nkind = \"program\"\n";
-const CONNECTS: &str = "may_connect = { to = [\"other\"], slots = 2, size = \"4 KiB\" }";
+const LINKS: &str = "links = { to = [\"other\"], count = 2, size = \"4 KiB\" }";
 const SMALL: [&str; 2] = ["small", "small"];
 const WHOLE: [&str; 2] = ["", "small"];
 
@@ -40,7 +40,7 @@ const CASES: [Case; 20] = [
     case("the right to stop", "stop = [\"other\"]", "", ["control", "control"]),
     case("the right to restart", "restart = [\"other\"]", "", ["control", "control"]),
     case("the right to observe", "observe = [\"other\"]", "", SMALL),
-    case("slots", CONNECTS, "", ["plain", "plain"]),
+    case("links", LINKS, "", ["plain", "plain"]),
     case("a channel", "", OTHER, SMALL),
     case("a channel with a doorbell", "", WOKEN, SMALL),
     case("a program to load", "", LOADED, ["small", "control"]),

@@ -30,7 +30,7 @@ fn job(what: &str, work: impl Fn(&Bench) -> Result<String, String> + 'static) ->
 }
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
-/// Bytes that the owner writes in a slot.
+/// Bytes that the owner writes in a link.
 const SENT: u64 = 2 * PAGE;
 /// Milliseconds for each step: others may still boot.
 const PATIENCE: u32 = 20_000;
@@ -46,12 +46,12 @@ enum Guest {
     Guarded,
 }
 
-/// A sandbox: its guest, its steps, and the sandboxes that it may offer a slot to.
+/// A sandbox: its guest, its steps, and the sandboxes that it may offer a link to.
 struct Party(Guest, &'static str, &'static [&'static str]);
 
 use Guest::{Bare, Guarded, Kernel, Linux};
 
-/// The sandbox of a kernel, the `n`th, in which the party has all slots of these owners.
+/// The sandbox of a kernel, the `n`th, in which the party has all links of these owners.
 fn kernel(n: usize, Party(guest, steps, to): &Party, owners: &[&str]) -> String {
     let name = NAMES[n];
     let mut text = format!(
@@ -65,12 +65,7 @@ fn kernel(n: usize, Party(guest, steps, to): &Party, owners: &[&str]) -> String 
         );
     };
     let steps = format!("do={steps} ms={PATIENCE}");
-    program(
-        "party",
-        "program-meet",
-        &steps,
-        &format!("ends_sandbox = true\nconnects = {owners:?}"),
-    );
+    program("party", "program-meet", &steps, &format!("ends_sandbox = true\nlinks = {owners:?}"));
     program("keeper", "program-talk", "role=keep count=40", "");
     if *guest == Guarded {
         let more = "serves = [\"trouble\"]\nmanages = [\"thread:party\"]";
@@ -100,7 +95,7 @@ fn may(to: &[&str]) -> String {
     if to.is_empty() {
         return String::new();
     }
-    format!("may_connect = {{ to = {to:?}, slots = 1, size = \"{SENT}\" }}\n")
+    format!("links = {{ to = {to:?}, count = 1, size = \"{SENT}\" }}\n")
 }
 
 /// Parties on cores of their own, until those with these names have ended; the last of them may stop and start all
@@ -165,7 +160,7 @@ fn says(seen: &Seen, what: &str) -> Result<(), String> {
     seen.ensure(seen.console.contains(what), format!("not said: {what}"))
 }
 
-/// A program offers its slot to one of another kernel, and to a bare guest.
+/// A program offers its link to one of another kernel, and to a bare guest.
 fn owns(bench: &Bench) -> Result<String, String> {
     let parties = [Party(Kernel, OWNER, BOTH), Party(Kernel, SECOND, &[]), Party(Bare, THIRD, &[])];
     let seen = meeting(bench, &parties, &NAMES)?;
@@ -177,7 +172,7 @@ fn owns(bench: &Bench) -> Result<String, String> {
     Ok("600 messages".into())
 }
 
-/// A bare guest offers its slot to programs of two kernels.
+/// A bare guest offers its link to programs of two kernels.
 fn accepts(bench: &Bench) -> Result<String, String> {
     let parties = [Party(Bare, OWNER, BOTH), Party(Kernel, SECOND, &[]), Party(Kernel, THIRD, &[])];
     let seen = meeting(bench, &parties, &NAMES)?;
@@ -239,7 +234,7 @@ fn touches(bench: &Bench) -> Result<String, String> {
     Ok(crashed.unwrap_or("").into())
 }
 
-/// A program crashes with a slot in its hands, and nobody lets it begin anew: the slot is closed.
+/// A program crashes with a link in its hands, and nobody lets it begin anew: the link is closed.
 fn dies(bench: &Bench, who: usize) -> Result<String, String> {
     let (one, two) = match who {
         0 => ("accept,receive,told,gone,zeros,close", "offer-0,send,joined,nap,restart,nap"),

@@ -7,7 +7,7 @@ use bulkhead_qemu::Time;
 use std::collections::BTreeMap;
 
 /// Rights that leave it alive, each for 10 ms.
-const ALIVE: &str = "do=start,observe,slots,lines,channels ms=10";
+const ALIVE: &str = "do=start,observe,links,lines,channels ms=10";
 /// Rights that end its lives, each for 60 ms.
 const DEADLY: &str = "do=stop,restart ms=60";
 
@@ -27,7 +27,7 @@ pub fn jobs() -> Vec<Job> {
 fn system(what: &str, every: &str) -> Manifest {
     let over = format!("[{{ sandbox = \"flight\", every = \"{every}\" }}]");
     let rights = format!(
-        "stop = {over}\nstart = {over}\nrestart = {over}\nobserve = [\"flight\"]\nmay_connect = {{ to = [\"flight\"], slots = 1, size = \"4 KiB\" }}\ndevices = [\"rtc\"]"
+        "stop = {over}\nstart = {over}\nrestart = {over}\nobserve = [\"flight\"]\nlinks = {{ to = [\"flight\"], count = 1, size = \"4 KiB\" }}\ndevices = [\"rtc\"]"
     );
     let mut manifest = Manifest::new()
         .ends_with(&["abuser"])

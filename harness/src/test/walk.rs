@@ -102,7 +102,7 @@ fn vmx(bench: &Bench) -> Result<(), String> {
 /// Rights of the warden on a machine without functions.
 const WARDENS: &str = "devices = [\"pit\"]\nstop = [\"rogue\"]\nstart = [\"rogue\"]\
     \nrestart = [\"rogue\"]\nobserve = [\"rogue\", \"big\"]\
-    \nmay_connect = { to = [\"rogue\", \"big\"], slots = 1, size = \"8 KiB\" }";
+    \nlinks = { to = [\"rogue\", \"big\"], count = 1, size = \"8 KiB\" }";
 /// Channels of each kind that a machine without functions has, too.
 const CHANNELS: &str = "[[channel]]\nname = \"orders\"\nfrom = \"warden\"\nto = [\"rogue\"]\nsize = \"64 KiB\"\
     \n[[channel]]\nname = \"calls\"\nfrom = \"rogue\"\nto = [\"warden\"]\nsize = \"8 KiB\"\
@@ -177,7 +177,7 @@ fn system() -> Manifest {
             "do=sleep,sleep,wait,sleep,sleep",
             &[0],
             "4 MiB",
-            "devices = [\"pit\", \"pmtimer\"]\nstop = [\"rogue\"]\nstart = [\"rogue\"]\nrestart = [\"rogue\"]\nobserve = [\"rogue\", \"big\"]\nmay_connect = { to = [\"rogue\", \"big\"], slots = 1, size = \"8 KiB\" }",
+            "devices = [\"pit\", \"pmtimer\"]\nstop = [\"rogue\"]\nstart = [\"rogue\"]\nrestart = [\"rogue\"]\nobserve = [\"rogue\", \"big\"]\nlinks = { to = [\"rogue\", \"big\"], count = 1, size = \"8 KiB\" }",
         )
         .bare(
             "rogue",

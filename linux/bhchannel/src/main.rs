@@ -2,7 +2,7 @@
 //!
 //! | arguments | does |
 //! |---|---|
-//! | `list` | one line for each end: name, function, what it carries, which side, the peers' states; for each slot of channels made at run time what there is of it |
+//! | `list` | one line for each end: name, function, what it carries, which side, the peers' states; for each link what there is of it |
 //! | `state NAME NUMBER [MS]` | sets the own state, which peers see in the state table, and waits so many milliseconds |
 //! | `send NAME` | sends each line of its input |
 //! | `receive NAME [COUNT]` | prints messages, each as a line; without a count for ever |
@@ -12,16 +12,16 @@
 //! | `net DEVICE OUT IN [ADDRESS [PROGRAM ...]]` | a network device, point to point; with an address up, for as long as a program runs |
 //! | `offer SANDBOX TAG` | makes a channel with a sandbox, sends each line of its input, and ends with the other end |
 //! | `accept SANDBOX TAG [COUNT]` | accepts a channel of a sandbox and prints messages, until the other end leaves |
-//! | `close SLOT` | closes a slot that a process has left open |
+//! | `close LINK` | closes a link that a process has left open |
 //! | `until NAME PEER NUMBER...` | waits until a peer's state has been each of these, one after the other |
 //! | `attack NAME...` | root's attacks with ends on the others: expected and got, as `bhattack` prints them |
 //! | `talk channel=NAME role=ROLE ...`, `meet ms=N STEP...` | the scenarios of `crates/testing/scenarios`, in tests |
 #![forbid(unsafe_code)]
 
 mod attack;
+mod links;
 mod meet;
 mod network;
-mod slots;
 mod stream;
 mod talk;
 
@@ -45,17 +45,17 @@ fn main() -> ExitCode {
         ["ask", to, from, line, answer] => stream::ask(to, from, line, answer),
         ["net", device, to, from, ref more @ ..] => network::run(device, to, from, more),
         ["until", name, peer, ref states @ ..] => until(name, peer, states),
-        ["offer", to, tag] => word(tag).and_then(|tag| slots::offer(to, tag)),
-        ["accept", from, tag] => word(tag).and_then(|tag| slots::accept(from, tag, usize::MAX)),
+        ["offer", to, tag] => word(tag).and_then(|tag| links::offer(to, tag)),
+        ["accept", from, tag] => word(tag).and_then(|tag| links::accept(from, tag, usize::MAX)),
         ["accept", from, tag, count] => {
-            word(tag).and_then(|tag| slots::accept(from, tag, number(count)? as usize))
+            word(tag).and_then(|tag| links::accept(from, tag, number(count)? as usize))
         }
-        ["close", slot] => number(slot).and_then(slots::close),
+        ["close", link] => number(link).and_then(links::close),
         ["attack", ref names @ ..] => attack::all(names),
         ["talk", ref words @ ..] => return talk::run(words),
         ["meet", ref words @ ..] => return meet::run(words),
         _ => Err(io::Error::other(
-            "usage: bhchannel list | send NAME | receive NAME [COUNT] | serve OUT IN [PROGRAM ...] | attach OUT IN | ask OUT IN LINE ANSWER | net DEVICE OUT IN [ADDRESS [PROGRAM ...]] | state NAME NUMBER [MS] | until NAME PEER NUMBER... | offer SANDBOX TAG | accept SANDBOX TAG [COUNT] | close SLOT | attack NAME... | talk ... | meet ...",
+            "usage: bhchannel list | send NAME | receive NAME [COUNT] | serve OUT IN [PROGRAM ...] | attach OUT IN | ask OUT IN LINE ANSWER | net DEVICE OUT IN [ADDRESS [PROGRAM ...]] | state NAME NUMBER [MS] | until NAME PEER NUMBER... | offer SANDBOX TAG | accept SANDBOX TAG [COUNT] | close LINK | attack NAME... | talk ... | meet ...",
         )),
     };
     match done {
@@ -80,7 +80,7 @@ fn list() -> io::Result<()> {
             states(&channel)
         );
     }
-    slots::list()
+    links::list()
 }
 
 /// The states of all peers, the own one in brackets.

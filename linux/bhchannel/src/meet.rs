@@ -3,7 +3,7 @@
 use bulkhead_linux::call;
 use bulkhead_linux::devmem::Info;
 use bulkhead_linux::guest::Process;
-use bulkhead_linux::link::Slot;
+use bulkhead_linux::link::Link;
 use bulkhead_scenarios::meet::{last, meet, watch};
 use std::io;
 use std::process::ExitCode;
@@ -23,8 +23,8 @@ pub fn run(words: &[&str]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    let aside = |slot: &Slot| {
-        let words = last(&here, slot);
+    let aside = |link: &Link| {
+        let words = last(&here, link);
         words.map(|words| std::thread::spawn(move || watch(words))).is_some()
     };
     ExitCode::from(meet(&here, &steps.join(","), aside) as u8)

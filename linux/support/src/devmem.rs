@@ -2,7 +2,7 @@
 //! have `STRICT_DEVMEM`. They refuse RAM, but not addresses that no driver has claimed, such as the pages that a
 //! monitor shows a guest.
 
-use crate::link::Slot;
+use crate::link::Link;
 use bulkhead_layout::map::INFO_GPA;
 use bulkhead_layout::{PAGE, info};
 use nix::fcntl::OFlag;
@@ -211,8 +211,8 @@ pub struct Info {
     pub hz: u64,
     /// Channels and observed reports.
     pub windows: Vec<Named>,
-    /// Slots of channels made at run time.
-    pub slots: Vec<Slot>,
+    /// Links: channels made at run time.
+    pub links: Vec<Link>,
 }
 
 impl Info {
@@ -231,7 +231,7 @@ impl Info {
         }
         // `cores` and `windows` share a word.
         let count = (word(offset_of!(info::Info, cores))? >> 32) as usize;
-        let (mut windows, mut slots) = (Vec::new(), Vec::new());
+        let (mut windows, mut links) = (Vec::new(), Vec::new());
         for n in 0..count.min(info::MAX_CHANNELS) {
             let at = offset_of!(info::Info, window) + n * size_of::<info::Window>();
             // `writable` and `kind` share a word, as do `messages` and `message`.
@@ -243,8 +243,8 @@ impl Info {
             let gpa = word(at + offset_of!(info::Window, gpa))?;
             let size = word(at + offset_of!(info::Window, size))?;
             let mine = rights as u32 == 1;
-            if kind == info::SLOT {
-                slots.push(Slot { number: message, owner: messages, mine, start: gpa, size });
+            if kind == info::LINK {
+                links.push(Link { number: message, owner: messages, mine, start: gpa, size });
                 continue;
             }
             let loads = mine && messages == info::PROGRAM;
@@ -268,7 +268,7 @@ impl Info {
             name: text(&page.bytes::<{ info::NAME }>(name).ok_or_else(gone)?),
             hz: word(offset_of!(info::Info, clock.hz))?,
             windows,
-            slots,
+            links,
         })
     }
 

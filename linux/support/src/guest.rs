@@ -5,13 +5,13 @@ use crate::arch::{Architecture, This};
 use crate::bell::Bed;
 use crate::channel::Channel;
 use crate::devmem::Info;
-use crate::link::{self, Link, Refused, Slot, Slots};
+use crate::link::{self, Link, Links, Mapped, Refused};
 use bulkhead_channel::adaptive::Sleeper;
 use bulkhead_channel::bell::{Caller, Ring};
 use bulkhead_channel_memory::Mapping;
 pub use bulkhead_channel_memory::guest::Guest;
 use bulkhead_channel_memory::typed::Pair;
-use bulkhead_layout::hypercall::{DENIED, RESTART, SLOT};
+use bulkhead_layout::hypercall::{DENIED, LOOK, RESTART};
 use std::cell::RefCell;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -25,10 +25,10 @@ pub struct Process {
     args: Vec<&'static str>,
     /// Ends of channels that it has opened.
     pub channels: Vec<&'static Channel>,
-    /// Page of the sandbox, if it uses slots.
+    /// Page of the sandbox, if it uses links.
     pub info: Option<&'static Info>,
-    /// Slots that it has mapped.
-    links: RefCell<Vec<&'static Link<'static>>>,
+    /// Links that it has mapped.
+    mapped: RefCell<Vec<&'static Mapped<'static>>>,
 }
 
 impl Process {
@@ -36,8 +36,8 @@ impl Process {
     #[must_use]
     pub fn new(args: &[&str]) -> Self {
         let args = args.iter().map(|arg| &*String::leak((*arg).to_owned())).collect();
-        let (channels, links) = (Vec::new(), RefCell::default());
-        Self { begun: Instant::now(), args, channels, info: None, links }
+        let (channels, mapped) = (Vec::new(), RefCell::default());
+        Self { begun: Instant::now(), args, channels, info: None, mapped }
     }
 
     fn info(&self) -> Result<&'static Info, Refused> {
@@ -45,15 +45,15 @@ impl Process {
     }
 
     /// Keeps it mapped.
-    fn keep(&self, link: io::Result<Link<'static>>) -> Result<Slot, Refused> {
-        let link = link.map_err(|why| match why.kind() {
+    fn keep(&self, mapped: io::Result<Mapped<'static>>) -> Result<Link, Refused> {
+        let mapped = mapped.map_err(|why| match why.kind() {
             ErrorKind::ResourceBusy => Refused::Busy,
             ErrorKind::PermissionDenied => Refused::Denied,
             _ => Refused::Nothing,
         })?;
-        let slot = *link.slot();
-        self.links.borrow_mut().push(link.stay());
-        Ok(slot)
+        let link = *mapped.link();
+        self.mapped.borrow_mut().push(mapped.stay());
+        Ok(link)
     }
 }
 
@@ -110,9 +110,9 @@ impl Guest for Process {
         self.args.iter().find_map(|arg| arg.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// Monitors' words of slots outlive a Linux: one that has had a slot has lived before.
+    /// Monitors' words of links outlive a Linux: one that has had a link has lived before.
     fn life(&self) -> u64 {
-        self.slots().any(|slot| self.call(SLOT, slot.number.into(), 0) != 0).into()
+        self.links().any(|link| self.call(LOOK, link.number.into(), 0) != 0).into()
     }
 
     fn restart(&self) {
@@ -120,33 +120,33 @@ impl Guest for Process {
     }
 }
 
-// SAFETY: a link has mapped the slot and a page behind it, and stays.
-unsafe impl Slots for Process {
+// SAFETY: a `Mapped` has the link and a page behind it, and stays.
+unsafe impl Links for Process {
     fn sandboxes(&self) -> [u32; 2] {
-        self.info.map_or([0; 2], Slots::sandboxes)
+        self.info.map_or([0; 2], Links::sandboxes)
     }
 
-    fn slots(&self) -> impl Iterator<Item = Slot> {
-        self.info.into_iter().flat_map(Slots::slots)
+    fn links(&self) -> impl Iterator<Item = Link> {
+        self.info.into_iter().flat_map(Links::links)
     }
 
     fn call(&self, number: u64, first: u64, second: u64) -> u64 {
         self.info.map_or(DENIED, |info| info.call(number, first, second))
     }
 
-    fn base(&self, slot: &Slot) -> Option<NonNull<u8>> {
-        self.links.borrow().iter().rev().find(|link| link.slot() == slot)?.base()
+    fn base(&self, link: &Link) -> Option<NonNull<u8>> {
+        self.mapped.borrow().iter().rev().find(|mapped| mapped.link() == link)?.base()
     }
 
-    fn offer(&self, to: u32, tag: u16) -> Result<Slot, Refused> {
-        self.keep(Link::offer(self.info()?, to as usize, tag))
+    fn offer(&self, to: u32, tag: u16) -> Result<Link, Refused> {
+        self.keep(Mapped::offer(self.info()?, to as usize, tag))
     }
 
-    fn accept(&self, slot: &Slot, epoch: u32) -> Result<(), Refused> {
-        self.keep(Link::accept(self.info()?, slot, epoch)).map(drop)
+    fn accept(&self, link: &Link, epoch: u32) -> Result<(), Refused> {
+        self.keep(Mapped::accept(self.info()?, link, epoch)).map(drop)
     }
 
-    fn close(&self, slot: &Slot) -> Result<(), Refused> {
-        link::close(self.info()?, slot).map_err(|_| Refused::Nothing)
+    fn close(&self, link: &Link) -> Result<(), Refused> {
+        link::close(self.info()?, link).map_err(|_| Refused::Nothing)
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! Each sandbox has its own copy, with page tables that map this text, its own data, and its own sandbox's memory. They
 //! map the monitors' mailboxes, too, read-only but for its own. They map no table that confines the guest, except the
-//! pages that hold only slot entries. There is no lock and no shared cache line on an exit's path: each core has its
+//! pages that hold only link entries. There is no lock and no shared cache line on an exit's path: each core has its
 //! state ([`bulkhead_monitor::contract::Local`]), its counters and its records.
 #![no_std]
 #![no_main]

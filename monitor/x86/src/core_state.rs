@@ -69,7 +69,7 @@ impl<S: Shell> Vcpu for Frame<S> {
         S::inject(self, vector);
     }
 
-    // Out of line: the end of a slot needs it, and no exit in steady state.
+    // Out of line: the end of a link needs it, and no exit in steady state.
     #[inline(never)]
     fn flush(&self) {
         S::flush(self);

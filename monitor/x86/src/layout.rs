@@ -100,7 +100,7 @@ impl<S: Shell> Layout for Frame<S> {
 
     fn word(&self, at: u64) -> &AtomicU64 {
         // SAFETY: the host maps the page there as long as the machine runs. It is writable if this sandbox's guest
-        // writes it or the slot is the sandbox's. All accesses are atomic.
+        // writes it or the link is the sandbox's. All accesses are atomic.
         unsafe { &*(at as *const AtomicU64) }
     }
 
@@ -162,7 +162,7 @@ pub struct Memory;
 impl RecordMemory for Memory {
     fn zero(&mut self, dst: u64, len: u64) {
         // SAFETY: the record was baked for exactly the pages that the monitor's tables map writable: the sandbox's
-        // RAM and this core's control block. Or it is the guest's part of this core's frame, or a slot of the
+        // RAM and this core's control block. Or it is the guest's part of this core's frame, or a link of the
         // sandbox's.
         unsafe {
             asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags))
@@ -178,7 +178,7 @@ impl RecordMemory for Memory {
     }
 
     fn store(&mut self, dst: u64, value: u64) {
-        // SAFETY: the destination as for `zero`, or a page of the guest's nested tables that has entries of slots and
+        // SAFETY: the destination as for `zero`, or a page of the guest's nested tables that has entries of links and
         // nothing else.
         unsafe { (dst as *mut u64).write_volatile(value) };
     }

@@ -68,7 +68,7 @@ macro_rules! needs {
         }
         when(cfg!(feature = "devices"), need::DEVICES)
             | when(cfg!(feature = "cores"), need::CORES)
-            | when(cfg!(feature = "slots"), need::SLOTS)
+            | when(cfg!(feature = "links"), need::LINKS)
             | when(cfg!(feature = "loads"), need::LOADS)
             | when(cfg!(feature = "control"), need::CONTROL)
             | when(cfg!(feature = "channels"), need::CHANNELS)

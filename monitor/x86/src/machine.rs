@@ -143,7 +143,7 @@ impl<S: Shell> X86 for Frame<S> {
 
     fn cell(&self, at: u64) -> &AtomicU32 {
         // SAFETY: the host maps as many words of shadow as it numbered, and a page for a function's remapping table.
-        // Numbers come from its configuration, and slots are below `SLOTS`.
+        // Numbers come from its configuration, and links are below `MAX_LINKS`.
         unsafe { &*(at as *const AtomicU32) }
     }
 

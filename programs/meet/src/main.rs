@@ -4,7 +4,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::guest::Guest;
-use bulkhead_program::link::{Slot, Slots};
+use bulkhead_program::link::{Link, Links};
 use bulkhead_program::{Program, now, ready};
 use bulkhead_scenarios::meet::{last, meet, watch};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 bulkhead_program::entry!(party);
 bulkhead_program::thread!(other, looks);
 
-/// One more than the number of the slot that the other thread watches.
+/// One more than the number of the link that the other thread watches.
 static WATCHED: AtomicU64 = AtomicU64::new(0);
 
 fn party(program: Program) -> u32 {
     ready();
-    meet(&program, program.arg("do").unwrap_or_default(), |slot: &Slot| {
-        WATCHED.store(u64::from(slot.number) + 1, Ordering::Release);
+    meet(&program, program.arg("do").unwrap_or_default(), |link: &Link| {
+        WATCHED.store(u64::from(link.number) + 1, Ordering::Release);
         true
     })
 }
@@ -27,8 +27,8 @@ fn party(program: Program) -> u32 {
 fn looks(program: Program) -> u32 {
     loop {
         let watched = WATCHED.load(Ordering::Acquire);
-        let slot = program.slots().find(|slot| u64::from(slot.number) + 1 == watched);
-        if let Some(words) = slot.and_then(|slot| last(&program, &slot)) {
+        let link = program.links().find(|link| u64::from(link.number) + 1 == watched);
+        if let Some(words) = link.and_then(|link| last(&program, &link)) {
             watch(words);
         }
         program.sleep_until(now() + 1_000_000);

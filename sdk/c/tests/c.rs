@@ -1,7 +1,7 @@
 //! The header says what the library has, by a Linux's names; both ends through C's functions, in memory of the host.
 
 use bulkhead_channel::layout::{INDEX, Kind};
-use bulkhead_layout::info::{Info, SLOT, Window};
+use bulkhead_layout::info::{Info, LINK, Window};
 use bulkhead_sdk_c::end::{Receiver, Sender};
 use bulkhead_sdk_c::*;
 use std::collections::BTreeSet;
@@ -184,11 +184,11 @@ fn a_spoilt_channel_is_told_once_and_goes_on() {
 #[test]
 fn each_receiver_has_an_end_of_its_own() {
     let (mut first, second) = (Channel::new(Kind::Queue, 0), Channel::new(Kind::Queue, 0));
-    // The sender's page has both, a report of that name, and a slot between them.
+    // The sender's page has both, a report of that name, and a link between them.
     let page = &mut first.pages[0];
     let window = page.window[1];
     page.window[2] = Window { kind: 1, ..window };
-    page.window[3] = Window { kind: SLOT, ..window };
+    page.window[3] = Window { kind: LINK, ..window };
     page.window[4] = second.pages[0].window[1];
     page.windows = 5;
     let mut from = [MaybeUninit::zeroed(), MaybeUninit::zeroed(), MaybeUninit::zeroed()];

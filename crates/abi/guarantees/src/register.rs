@@ -48,8 +48,8 @@ register! {
     "frames" (9, Tables) "every frame of the machine's memory has an owner"
         rests_on &["machine-ram", "machine-reserved"],
         no_attack "a guest cannot add memory to the machine";
-    "slots" (1, Monitor) "a guest reaches of a slot what its monitor has written down"
-        no_attack "attacks on `connect-right` try the calls that change a slot";
+    "links" (1, Monitor) "a guest reaches of a link what its monitor has written down"
+        no_attack "attacks on `link-right` try the calls that change a link";
     "tables-unmapped" (2, Tables) "no party reaches a table that confines another party";
     "boot-code-unmapped" (2, Tables) "no party reaches a frame that only the boot code used"
         no_attack "attacks on `nested-map` read and run the image, where the boot code lies";
@@ -183,8 +183,8 @@ register! {
     "control-rate" (8, Monitor) "a right is used no more often than the manifest says"
         part_of "control-right",
         rests_on &["right-every"];
-    "connect-right" (8, Monitor) "a sandbox makes channels at run time with those that the manifest names"
-        rests_on &["connect-known", "connect-slots", "connect-size"];
+    "link-right" (8, Monitor) "a sandbox makes channels at run time with those that the manifest names"
+        rests_on &["link-known", "link-count", "link-size"];
     "load-head" (7, Monitor) "a program is loaded only if its head fits the memory that waits for it";
     "load-sum" (7, Monitor) "a program is loaded only if its sum is right";
 }

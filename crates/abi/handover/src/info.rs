@@ -24,7 +24,7 @@ pub const PROGRAM: u32 = 5;
 
 /// [`Window::kind`]: memory for a channel that is made at run time. `message` is its number, `messages` the index of
 /// the sandbox that offers it; `writable` is 1 if that is this one. A page of the other's lies behind the `size` bytes.
-pub const SLOT: u32 = 2;
+pub const LINK: u32 = 2;
 
 /// One end of a channel, or an observed sandbox's report. A sender of messages has one for each
 /// receiver, in the manifest's order.
@@ -40,7 +40,7 @@ pub struct Window {
     pub size: u64,
     /// 1 if this sandbox may write it.
     pub writable: u32,
-    /// 0 = channel, 1 = report, 2 = [`SLOT`].
+    /// 0 = channel, 1 = report, 2 = [`LINK`].
     pub kind: u32,
     /// Content of a channel: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox, 4 = virtio. All but raw pages have the
     /// receiver's page behind the `size` bytes, with the rights the other way round; virtio has as many bytes again.

@@ -30,16 +30,16 @@ pub const REPORT_STRIDE: u64 = 0x4_0000;
 /// the peers' states before it, and begins where a base address register can.
 pub const CHANNELS_GPA: u64 = 0xD200_0000;
 /// End of the channels' window.
-pub const CHANNELS_END: u64 = SLOTS_GPA;
-/// Guest-physical base of memory for channels that are made at run time, [`SLOT_STRIDE`] bytes for each slot: what
+pub const CHANNELS_END: u64 = LINKS_GPA;
+/// Guest-physical base of memory for channels that are made at run time, [`LINK_STRIDE`] bytes for each link: what
 /// one page of table entries maps.
-pub const SLOTS_GPA: u64 = 0xDC00_0000;
-/// End of the slots' window, and of all that guests have below 4 GiB and devices.
-pub const SLOTS_END: u64 = SLOTS_GPA + bulkhead_monitor_abi::link::SLOTS as u64 * SLOT_STRIDE;
-/// Distance of two slots, and most bytes of one.
-pub const SLOT_STRIDE: u64 = 0x20_0000;
-/// Monitor-virtual pages of the own guest's table entries for slots, by number.
-pub const SLOT_TABLES_VA: u64 = 0xFFFF_FFFF_80A0_0000;
+pub const LINKS_GPA: u64 = 0xDC00_0000;
+/// End of the links' window, and of all that guests have below 4 GiB and devices.
+pub const LINKS_END: u64 = LINKS_GPA + bulkhead_monitor_abi::link::MAX_LINKS as u64 * LINK_STRIDE;
+/// Distance of two links, and most bytes of one.
+pub const LINK_STRIDE: u64 = 0x20_0000;
+/// Monitor-virtual pages of the own guest's table entries for links, by number.
+pub const LINK_TABLES_VA: u64 = 0xFFFF_FFFF_80A0_0000;
 
 /// Monitor text, the lowest address that its linker script uses.
 pub const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;

@@ -34,7 +34,7 @@ pub enum Kind {
     Ports = 13,
     /// The sandbox itself: its console, its end.
     Sandbox = 14,
-    /// A slot of channels made at run time.
+    /// A link: memory for channels made at run time.
     Link = 15,
 }
 }

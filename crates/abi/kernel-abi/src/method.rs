@@ -121,7 +121,7 @@ methods! {
         EXIT = 92;
     }
     Link {
-        /// With `READ`: 1: 0 for the own sandbox's word, 1 for the other party's. Answers it, as the hypercall `SLOT`;
+        /// With `READ`: 1: 0 for the own sandbox's word, 1 for the other party's. Answers it, as the hypercall `LOOK`;
         /// the other methods answer as the hypercalls of their names.
         LOOK = 110;
         /// With `WRITE`: 1: index of a sandbox that it may be offered to; 2: tag. With the answer `OK` it lies in the

@@ -60,11 +60,11 @@ pub enum Grant {
         /// Period in microseconds, rounded up.
         period: u32,
     }
-    /// A slot of channels made at run time. It has the name of the sandbox that offers it.
-    Slot = 5 {
+    /// A link: memory for channels made at run time. It has the name of the sandbox that offers it.
+    Link = 5 {
         /// The program's own sandbox offers it.
         mine: bool,
-        /// Number of the slot.
+        /// Number of the link.
         number: u16,
         /// Index of the sandbox that offers it.
         owner: u16,
@@ -72,10 +72,10 @@ pub enum Grant {
         right: Address,
         /// Bytes that the owner writes; the other end's page lies behind them.
         sent: u32,
-        /// Address at which the program finds the open slot.
+        /// Address at which the program finds the open link.
         start: u64,
     }
-    /// A sandbox to which the program may offer a slot.
+    /// A sandbox to which the program may offer a link.
     Sandbox = 6 {
         /// Index of the sandbox.
         index: u32,
@@ -171,7 +171,7 @@ mod tests {
             &[4, 2, 9, 0, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24],
         ),
         (
-            Grant::Slot(Slot {
+            Grant::Link(Link {
                 mine: true,
                 number: 0x0201,
                 owner: 0x1211,

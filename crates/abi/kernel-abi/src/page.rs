@@ -116,7 +116,7 @@ pub mod at {
     pub const CHANNELS: u64 = 0x3_0000_0000;
     /// Devices' registers, likewise.
     pub const DEVICES: u64 = 0x4_0000_0000;
-    /// Slots of channels made at run time, by number: of programs that have one. Nothing else can be mapped there.
+    /// Links, by number: of programs that have one. Nothing else can be mapped there.
     pub const LINKS: u64 = 0x5_0000_0000;
     /// Bytes for each of them: what one table maps.
     pub const LINK: u64 = 0x20_0000;

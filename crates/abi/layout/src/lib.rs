@@ -11,8 +11,8 @@
 pub mod ivshmem;
 pub mod marker;
 pub mod monitor;
+pub mod party;
 pub mod report;
-pub mod slot;
 pub mod telemetry;
 pub mod x86;
 

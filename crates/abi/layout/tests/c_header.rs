@@ -43,12 +43,12 @@ fn header() -> String {
          \n * SPDX-License-Identifier: Apache-2.0 OR MIT */\
          \n#ifndef BULKHEAD_LAYOUT_H\n#define BULKHEAD_LAYOUT_H\n\n",
     );
-    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE SLOT);
+    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE LOOK);
     numbers!(out, "", hypercall: CONTROL_STOP CONTROL_START CONTROL_RESTART);
     numbers!(out, "", hypercall: OK NO_CALL BAD_ARGUMENT DENIED BUSY);
     numbers!(out, "", hypercall: POWER_PORT POWER_RESTART POWER_OFF BELL_PORT CALL_PORT);
     numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
-    numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME SLOT);
+    numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME LINK);
     numbers!(out, "LINK_", link: IDLE GONE BUSY OPEN LEAVING LOSING);
     offsets!(out: version sandbox name clock.hz clock.timer_hz memory cores windows core_ids window args lines level_lines level_vectors bells sandboxes control image names monitors);
     numbers!(out, "", image: MONITORS_SVM MONITORS_VMX);

@@ -29,20 +29,20 @@ pub const CONTROL: u64 = 0x4248_0005;
 /// loaded into it.
 pub const STATUS: u64 = 0x4248_0006;
 
-/// Offer a slot of this sandbox's ([`crate::link`]). Arguments: sandbox index; slot, and in bits 31:16 a tag that
-/// means what both ends agree on. Needs `may_connect` in the manifest. Returns [`OK`], [`BUSY`] while its last use is
+/// Offer a link of this sandbox's ([`crate::link`]). Arguments: sandbox index; link, and in bits 31:16 a tag that
+/// means what both ends agree on. Needs `links` in the manifest. Returns [`OK`], [`BUSY`] while its last use is
 /// not over, [`BAD_ARGUMENT`] if it is not this sandbox's.
 pub const OFFER: u64 = 0x4248_0007;
-/// Accept an offer. Arguments: slot; epoch, as its owner's word has it. Returns [`OK`], [`BUSY`] while this sandbox's
-/// last use of the slot is not over or not closed, [`BAD_ARGUMENT`] if the offer does not stand.
+/// Accept an offer. Arguments: link; epoch, as its owner's word has it. Returns [`OK`], [`BUSY`] while this sandbox's
+/// last use of the link is not over or not closed, [`BAD_ARGUMENT`] if the offer does not stand.
 pub const ACCEPT: u64 = 0x4248_0008;
-/// Close this sandbox's end, or take back an offer. Argument: slot. Returns [`OK`]: from then on this core does not
+/// Close this sandbox's end, or take back an offer. Argument: link. Returns [`OK`]: from then on this core does not
 /// reach it, and the others do not soon. [`BUSY`]: another core is at it. [`BAD_ARGUMENT`]: there is none.
 pub const CLOSE: u64 = 0x4248_0009;
-/// State of a slot. Arguments: slot; 0 for this sandbox's word, 1 for the other party's. Returns
-/// [`crate::link::state`]: phase in bits 2:0, epoch in 63:32. The owner's word has the sandbox to which the slot is or
+/// State of a link. Arguments: link; 0 for this sandbox's word, 1 for the other party's. Returns
+/// [`crate::link::state`]: phase in bits 2:0, epoch in 63:32. The owner's word has the sandbox to which the link is or
 /// was offered in bits 15:8, and the tag in 31:16.
-pub const SLOT: u64 = 0x4248_000A;
+pub const LOOK: u64 = 0x4248_000A;
 
 /// [`CONTROL`]: stop it.
 pub const CONTROL_STOP: u64 = 1;
@@ -102,8 +102,8 @@ pub enum Call {
     Control(u32, u64),
     /// Another sandbox's status.
     Status(u32),
-    /// A call about the slot of this number.
-    Slot(u32),
+    /// A call about the link of this number.
+    Link(u32),
     /// A call that the manifest does not grant, by the missing right.
     Denied(Condition),
 }
@@ -123,10 +123,10 @@ pub fn number(call: u64, privilege: u8, enforced: impl Fn(&str) -> bool) -> u64 
 pub struct Rights {
     /// Sandboxes that it may stop, start and restart: by request, [`CONTROL_STOP`] first.
     pub control: [u32; REQUESTS],
-    /// Sandboxes to which it may offer a slot.
-    pub connect: u32,
-    /// Slots that it may offer or be offered.
-    pub slots: u32,
+    /// Sandboxes to which it may offer a link.
+    pub offer: u32,
+    /// Links that it may offer or be offered.
+    pub links: u32,
 }
 
 impl Rights {
@@ -160,8 +160,8 @@ pub fn decide(
     let set = match call {
         CONTROL if is_request(second) => rights.over(second),
         CONTROL | STATUS => rights.control.iter().fold(0, |all, set| all | set),
-        OFFER => rights.connect,
-        ACCEPT..=SLOT => rights.slots,
+        OFFER => rights.offer,
+        ACCEPT..=LOOK => rights.links,
         _ => u32::MAX,
     };
     let granted = set.checked_shr(to).unwrap_or(0) & 1 != 0;
@@ -179,10 +179,10 @@ pub fn decide(
         CONTROL if !is_request(second) => Call::Answer(BAD_ARGUMENT),
         CONTROL => Call::Control(to, second),
         STATUS => Call::Status(to),
-        OFFER if !granted && enforced("connect-right") => Call::Denied(Condition::Connect),
-        ACCEPT..=SLOT if !granted && enforced("connect-right") => Call::Denied(Condition::Slot),
-        OFFER => Call::Slot(second as u16 as u32),
-        ACCEPT..=SLOT => Call::Slot(to),
+        OFFER if !granted && enforced("link-right") => Call::Denied(Condition::Offer),
+        ACCEPT..=LOOK if !granted && enforced("link-right") => Call::Denied(Condition::Link),
+        OFFER => Call::Link(second as u16 as u32),
+        ACCEPT..=LOOK => Call::Link(to),
         _ if enforced("hypercall-number") => Call::Answer(NO_CALL),
         _ => Call::Answer(OK),
     }

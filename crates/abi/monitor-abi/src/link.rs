@@ -1,22 +1,22 @@
-//! Channels that guests make and close at run time, in *slots*: memory that the manifest has set aside.
+//! Channels that guests make and close at run time, in *links*: memory that the manifest has set aside.
 //!
-//! A slot's owner may *offer* it to one other sandbox at a time, and that one may *accept* it. No monitor decides for
-//! both. Each monitor says in its mailbox, in a word for each slot, what its own guest has, and maps the slot for that
-//! guest alone. One rule joins them: a slot is offered anew only after the last party's monitor has said that its cores
+//! A link's owner may *offer* it to one other sandbox at a time, and that one may *accept* it. No monitor decides for
+//! both. Each monitor says in its mailbox, in a word for each link, what its own guest has, and maps the link for that
+//! guest alone. One rule joins them: a link is offered anew only after the last party's monitor has said that its cores
 //! no longer reach it ([`holds`]).
 //!
-//! A core first claims the word, by a compare and exchange to [`BUSY`]: so only one core of a sandbox works at a slot.
-//! `docs/connecting.md` has the protocol on one page.
+//! A core first claims the word, by a compare and exchange to [`BUSY`]: so only one core of a sandbox works at a link.
+//! `docs/links.md` has the protocol on one page.
 
 use crate::bell::{End, Word};
 use crate::monitor::Slice;
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Most slots of a machine.
-pub const SLOTS: usize = 32;
+/// Most links of a machine.
+pub const MAX_LINKS: usize = 32;
 
-/// A slot, for one of its parties.
+/// A link, for one of its parties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -79,7 +79,7 @@ pub const fn epoch(word: u64) -> u64 {
     word >> 32
 }
 
-/// Tells if cores of the word's writer may reach the slot.
+/// Tells if cores of the word's writer may reach the link.
 #[must_use]
 pub const fn holds(word: u64) -> bool {
     phase(word) >= BUSY
@@ -96,7 +96,7 @@ const fn with(word: u64, phase: u64) -> u64 {
     word & !PHASE | phase
 }
 
-/// A party of a slot, as its monitor does what is decided here.
+/// A party of a link, as its monitor does what is decided here.
 pub trait Side {
     /// See [`Side::word`].
     type Word: Word;
@@ -104,9 +104,9 @@ pub trait Side {
     fn me(&self) -> u32;
     /// Returns the index of the owner's sandbox.
     fn owner(&self) -> u32;
-    /// Returns the word of a sandbox's monitor on the slot.
+    /// Returns the word of a sandbox's monitor on the link.
     fn word(&self, of: u32) -> &Self::Word;
-    /// Clears the slot's memory.
+    /// Clears the link's memory.
     fn clear(&self);
     /// Sets the guest's entries: as they are in phase [`OPEN`], [`GONE`] or [`IDLE`].
     fn map(&self, phase: u64);
@@ -119,11 +119,11 @@ pub trait Side {
     fn flush(&self);
     /// Makes another sandbox's monitor [`look`], by its first core.
     fn ring(&self, sandbox: u32);
-    /// Says in the slot that an end has closed: the owner's, 0, or the other, 1.
+    /// Says in the link that an end has closed: the owner's, 0, or the other, 1.
     fn bury(&self, end: usize);
 }
 
-/// Offers the own slot to a sandbox. False: it is in use.
+/// Offers the own link to a sandbox. False: it is in use.
 pub fn offer(side: &impl Side, to: u32, tag: u64) -> bool {
     let own = side.word(side.me());
     let was = own.load();
@@ -180,7 +180,7 @@ pub fn end(side: &impl Side) {
     while close(side).is_some() {}
 }
 
-/// Says that the slot has gone, if it is to and no core has it any more. All cores do so after [`empty`].
+/// Says that the link has gone, if it is to and no core has it any more. All cores do so after [`empty`].
 pub fn settle(side: &impl Side) {
     let own = side.word(side.me());
     let was = own.load();
@@ -229,7 +229,7 @@ fn flushed(side: &impl Side) -> bool {
     (0..).map_while(|core| side.done(core)).all(|done| done.load() == wanted)
 }
 
-/// Takes the slot from the own guest.
+/// Takes the link from the own guest.
 #[inline(never)]
 fn part(side: &impl Side, was: u64, then: u64) -> bool {
     let own = side.word(side.me());
@@ -265,7 +265,7 @@ fn tell(side: &impl Side, was: u64) {
     }
 }
 
-/// Returns the word on a slot that its guest is told: its own monitor's, or the other party's. The other party is the
+/// Returns the word on a link that its guest is told: its own monitor's, or the other party's. The other party is the
 /// owner, or the sandbox that the owner offered it to last.
 pub fn state(side: &impl Side, others: bool) -> u64 {
     let own = side.word(side.me()).load();

@@ -2,7 +2,7 @@
 
 use crate::bell::MAX_BELLS;
 use crate::hypercall::{REQUESTS, Rights};
-use crate::link::SLOTS;
+use crate::link::MAX_LINKS;
 use crate::report::KINDS;
 use crate::{MAX_CORES, MAX_SANDBOXES};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -104,7 +104,7 @@ pub struct Config {
     pub loads: u64,
     /// Bytes there.
     pub room: u64,
-    /// Slots that it is a party of ([`crate::link::Link`]).
+    /// Links that it is a party of ([`crate::link::Link`]).
     pub links: Slice,
     /// Microseconds between two requests of a kind to each sandbox, at least.
     pub every: [[u32; REQUESTS]; MAX_SANDBOXES],
@@ -125,8 +125,8 @@ pub struct Mailbox {
     pub rung: [AtomicU64; MAX_BELLS],
     /// Where its guest wants the interrupts of each channel that wakes it: a message, or 0 for nowhere.
     pub aims: [AtomicU64; MAX_BELLS],
-    /// Word on each slot: what its guest has of it ([`crate::link`]).
-    pub links: [AtomicU64; SLOTS],
+    /// Word on each link: what its guest has of it ([`crate::link`]).
+    pub links: [AtomicU64; MAX_LINKS],
     /// How often it has rung each sandbox's monitor; its own, too.
     pub rings: [AtomicU64; MAX_SANDBOXES],
     /// Ticks of the clock from which on the next request of a kind to each sandbox may be posted ([`crate::mail`]).
@@ -136,6 +136,6 @@ pub struct Mailbox {
 }
 
 const _: () = assert!(size_of::<Mailbox>() == 4096);
-// The auditor reads it there (docs/connecting.md).
+// The auditor reads it there (docs/links.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
 const _: () = assert!(size_of::<Config>() == 1016);

@@ -5,8 +5,8 @@
 pub const DEVICES: u32 = 1 << 0;
 /// More than one core.
 pub const CORES: u32 = 1 << 1;
-/// Slots of channels made at run time.
-pub const SLOTS: u32 = 1 << 2;
+/// Links: channels made at run time.
+pub const LINKS: u32 = 1 << 2;
 /// A program that another sandbox may leave.
 pub const LOADS: u32 = 1 << 3;
 /// Requests, to other sandboxes or by them.

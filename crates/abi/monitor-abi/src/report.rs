@@ -146,10 +146,10 @@ pub enum Condition {
     Instruction = 13,
     /// A request to, or the status of, a sandbox that it does not control.
     Control = 14,
-    /// An offer of a channel to a sandbox that it may not connect to.
-    Connect = 15,
-    /// A slot that does not concern it.
-    Slot = 16,
+    /// An offer of a link to a sandbox that the manifest does not name.
+    Offer = 15,
+    /// A link that does not concern it.
+    Link = 16,
     /// A guest that the processor cannot run on.
     Shutdown = 17,
     /// Read of a mediated device's register.
@@ -178,7 +178,7 @@ impl Condition {
             | Self::IpiLogical
             | Self::IpiDestination => Kind::Ipi,
             Self::Instruction => Kind::Instruction,
-            Self::Control | Self::Connect | Self::Slot => Kind::Hypercall,
+            Self::Control | Self::Offer | Self::Link => Kind::Hypercall,
             Self::Shutdown => Kind::Shutdown,
             Self::DeviceRead | Self::DeviceWrite | Self::DeviceRest => Kind::Device,
         }

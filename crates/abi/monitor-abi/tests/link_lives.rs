@@ -13,7 +13,7 @@ const CORES: usize = 2;
 /// Offers: what keeps it finite.
 const OFFERS: u64 = 6;
 
-/// A core: does its TLB reach the slot, and does an NMI wait for it?
+/// A core: does its TLB reach the link, and does an NMI wait for it?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Core {
     reaches: bool,
@@ -48,7 +48,7 @@ enum Step {
     Offer(u32, usize),
     Accept(u32, usize),
     Close(u32, usize),
-    /// A core's guest touches the slot.
+    /// A core's guest touches the link.
     Touch(u32, usize),
     /// A core takes its NMI.
     Nmi(u32, usize),
@@ -230,11 +230,11 @@ impl Side for Party<'_> {
 }
 
 /// The model; or one with cores that do not look again before they enter a guest anew.
-struct Slot {
+struct Link {
     looks_again: bool,
 }
 
-impl Slot {
+impl Link {
     fn step(&self, world: &World, step: Step) -> World {
         let machine = Machine::of(world);
         machine.does(step, self.looks_again);
@@ -242,7 +242,7 @@ impl Slot {
     }
 }
 
-impl Model for Slot {
+impl Model for Link {
     type State = World;
     type Action = Step;
 
@@ -288,8 +288,8 @@ impl Model for Slot {
             Property::always("a ring has been consented to, once", |_, world: &World| {
                 !world.intruded
             }),
-            Property::always("it can be offered again", |slot: &Self, world: &World| {
-                slot.recovers(world)
+            Property::always("it can be offered again", |link: &Self, world: &World| {
+                link.recovers(world)
             }),
             Property::sometimes("the last offer is accepted, too", |_, world: &World| {
                 link::epoch(world.sandbox[0].word) == OFFERS && world.sandbox[2].entries == OPEN
@@ -298,7 +298,7 @@ impl Model for Slot {
     }
 }
 
-impl Slot {
+impl Link {
     /// Tells if all that is under way ends, and nothing is left when all have closed.
     fn recovers(&self, world: &World) -> bool {
         let mut world = world.clone();
@@ -324,12 +324,12 @@ impl Slot {
     }
 }
 
-fn explored(looks_again: bool) -> impl Checker<Slot> {
-    Slot { looks_again }.checker().threads(2).spawn_bfs().join()
+fn explored(looks_again: bool) -> impl Checker<Link> {
+    Link { looks_again }.checker().threads(2).spawn_bfs().join()
 }
 
 #[test]
-fn a_slot_has_one_guest_at_a_time_and_comes_back() {
+fn a_link_has_one_guest_at_a_time_and_comes_back() {
     let checker = explored(true);
     checker.assert_properties();
     assert!(checker.unique_state_count() > 200_000, "{}", checker.unique_state_count());

@@ -1,5 +1,5 @@
 //! Channels made at run time, under every order of accesses that C11's memory model allows (loom's), on the real code.
-//! A slot's memory is cleared for the next party while no core of the last one reaches it. Without any part that the
+//! A link's memory is cleared for the next party while no core of the last one reaches it. Without any part that the
 //! order hangs on the test must fail, so that the model is known to see it.
 
 // loom's threads are coroutines of one thread, and its cells are not `Sync`.
@@ -22,11 +22,11 @@ enum Without {
     Fence,
     /// The wait for the own cores.
     Cores,
-    /// The owner's look at who had the slot, before it is offered anew.
+    /// The owner's look at who had the link, before it is offered anew.
     Tenant,
     /// The other's look whether the offer stands, behind its claim and ever after.
     Stands,
-    /// The next one's look whether it is offered the slot.
+    /// The next one's look whether it is offered the link.
     Offered,
     /// The look of cores after their guest's end, before they enter it anew.
     Settle,
@@ -62,11 +62,11 @@ impl Word for Cell {
     }
 }
 
-/// Sandboxes: the slot's owner, its peer, and the next one that it is offered to.
+/// Sandboxes: the link's owner, its peer, and the next one that it is offered to.
 const OWNER: u32 = 0;
 const PEER: u32 = 1;
 const NEXT: u32 = 2;
-/// The owner's word once it has offered the slot to the peer, and once to the next one.
+/// The owner's word once it has offered the link to the peer, and once to the next one.
 const OFFERED: u64 = 1 << 32 | (PEER as u64) << 8 | OPEN;
 const HANDED_ON: u64 = 2 << 32 | (NEXT as u64) << 8 | OPEN;
 
@@ -95,18 +95,18 @@ impl Sandbox {
     }
 }
 
-/// One slot and its parties.
+/// One link and its parties.
 struct Machine {
     without: Without,
     sandboxes: [Sandbox; 3],
     /// A word of nobody's, idle; the owner's as it was; and as it may be later.
     stale: [Cell; 3],
-    /// The memory of the slot, of which loom tells when somebody reads while it is cleared or written.
+    /// The memory of the link, of which loom tells when somebody reads while it is cleared or written.
     frame: UnsafeCell<()>,
 }
 
 impl Machine {
-    /// The owner has offered the slot to the peer.
+    /// The owner has offered the link to the peer.
     fn new(without: Without, cores: [usize; 3]) -> Arc<Self> {
         let cell = |value| Cell(AtomicU64::new(value), without);
         let sandbox = |who, word, entries| Sandbox::new(without, word, entries, cores[who]);
@@ -187,7 +187,7 @@ impl Side for Party<'_> {
     fn bury(&self, _: usize) {}
 }
 
-/// A core, with what its TLB has of the slot.
+/// A core, with what its TLB has of the link.
 struct Core<'a> {
     machine: &'a Machine,
     who: u32,
@@ -204,7 +204,7 @@ impl<'a> Core<'a> {
         Party(self.machine, self.who, self.number)
     }
 
-    /// Tells if the guest reaches the slot.
+    /// Tells if the guest reaches the link.
     fn reaches(&mut self) -> bool {
         if self.tlb != OPEN {
             self.tlb = self.machine.of(self.who).entries.load(Relaxed);
@@ -212,7 +212,7 @@ impl<'a> Core<'a> {
         self.tlb == OPEN
     }
 
-    /// The guest reads the slot, if it reaches it.
+    /// The guest reads the link, if it reaches it.
     fn guest(&mut self) {
         if self.reaches() {
             self.machine.frame.with(|_| ());
@@ -335,7 +335,7 @@ fn handed_on(without: Without) {
     settled(&machine, again);
 }
 
-/// The peer's guest ends while the owner takes the slot back and offers it to the next one. NMIs of the peer's cores
+/// The peer's guest ends while the owner takes the link back and offers it to the next one. NMIs of the peer's cores
 /// go with the last guest's interrupts; each looks before it enters the guest anew.
 fn ended(without: Without) {
     let machine = accepted(without, [1, 2, 1]);
@@ -361,7 +361,7 @@ fn ended(without: Without) {
     settled(&machine, again);
 }
 
-/// The owner's second core uses the slot while the first takes it back and offers it anew.
+/// The owner's second core uses the link while the first takes it back and offers it anew.
 fn own_cores(without: Without) {
     let machine = Machine::new(without, [2, 1, 1]);
     let owners = machine.clone();
@@ -371,7 +371,7 @@ fn own_cores(without: Without) {
     settled(&machine, again);
 }
 
-/// When all NMIs are taken nothing is left: the slot can be offered, if it was not already.
+/// When all NMIs are taken nothing is left: the link can be offered, if it was not already.
 fn settled(machine: &Machine, again: bool) {
     for (who, sandbox) in (0..).zip(&machine.sandboxes).chain((0..).zip(&machine.sandboxes)) {
         for number in 0..sandbox.nmi.len() as u32 {
@@ -387,11 +387,11 @@ fn settled(machine: &Machine, again: bool) {
         peer.done.iter().map(Word::load).collect::<Vec<_>>()
     );
     assert_ne!(peer.entries.load(Relaxed), OPEN);
-    assert!(again || link::offer(&Party(machine, OWNER, 0), NEXT, 0), "the slot is lost");
+    assert!(again || link::offer(&Party(machine, OWNER, 0), NEXT, 0), "the link is lost");
 }
 
 #[test]
-fn nobody_reaches_a_slot_that_another_gets() {
+fn nobody_reaches_a_link_that_another_gets() {
     println!("{} orders", explore(4, || taken_back(Without::Nothing)));
     println!("{} orders", explore(4, || given_back(Without::Nothing)));
 }

@@ -10,8 +10,8 @@ pub mod any;
 mod arch;
 mod copy;
 pub mod guest;
+pub mod link;
 pub mod number;
-pub mod slots;
 pub mod typed;
 
 use bulkhead_channel::{BLOCK, Bytes, Lane, Memory, Word, fits};

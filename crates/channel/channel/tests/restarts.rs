@@ -1,4 +1,4 @@
-//! Connect, close, restart: every interleaving of the steps of a queue's two ends, with the real code, explored by
+//! Join, close, restart: every interleaving of the steps of a queue's two ends, with the real code, explored by
 //! stateright. An end may vanish at any step and begin anew, with its region unchanged or with a cleared header. Or
 //! the owner of the tables buries it.
 //!

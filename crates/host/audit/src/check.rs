@@ -115,7 +115,7 @@ impl Context<'_> {
         for i in 0..count {
             if let Some(regime) = &nested[i] {
                 self.guest(i, regime, &given[i]);
-                self.slots(i, regime);
+                self.links(i, regime);
                 let pages = regime.leaves.iter();
                 let pages = pages.map(|l| (l.address, l.frame, l.size, l.write, l.execute));
                 self.access[i].memory = self.reach(pages);

@@ -175,8 +175,8 @@ pub struct Channel {
 
 /// Memory for a channel that two sandboxes make at run time.
 #[derive(Clone, Debug, Default)]
-pub struct Slot {
-    /// The manifest's `may_connect`.
+pub struct Link {
+    /// The manifest's `links`.
     pub place: Place,
     /// Sandbox that may offer it.
     pub owner: usize,
@@ -190,7 +190,7 @@ pub struct Slot {
     pub len: u64,
 }
 
-impl Slot {
+impl Link {
     /// Tells if a sandbox can have it.
     #[must_use]
     pub fn concerns(&self, sandbox: usize) -> bool {
@@ -271,7 +271,7 @@ pub struct Claim {
     /// Channels.
     pub channels: Vec<Channel>,
     /// Memory for channels made at run time, by number.
-    pub slots: Vec<Slot>,
+    pub links: Vec<Link>,
     /// PCI functions: every one of the machine.
     pub functions: Vec<Function>,
     /// Configuration space in memory (ECAM), bus 0 first.
@@ -307,10 +307,10 @@ impl Claim {
         self.channels.iter().find(has)
     }
 
-    /// In which slot an address lies.
+    /// In which link an address lies.
     #[must_use]
-    pub fn in_slot(&self, address: u64) -> Option<&Slot> {
-        self.slots.iter().find(|s| Range { start: s.hpa, len: s.len }.contains(address))
+    pub fn in_link(&self, address: u64) -> Option<&Link> {
+        self.links.iter().find(|s| Range { start: s.hpa, len: s.len }.contains(address))
     }
 
     /// Where a sandbox's configuration space is.

@@ -19,8 +19,8 @@ impl Context<'_> {
         if let Some(c) = self.claim.in_channel(frame) {
             return format!("channel {}", c.name);
         }
-        if let Some(slot) = self.claim.in_slot(frame) {
-            return format!("slot for a channel that {} may make", self.name(slot.owner));
+        if let Some(link) = self.claim.in_link(frame) {
+            return format!("link of {}", self.name(link.owner));
         }
         if let Some(what) = self.image.get(&frame) {
             return what.clone();
@@ -59,7 +59,7 @@ impl Context<'_> {
             .chain(claim.reserved.iter().map(|r| r.1))
             .chain(claim.sandboxes.iter().flat_map(ranges))
             .chain(claim.channels.iter().map(|c| Range { start: c.hpa, len: c.len }))
-            .chain(claim.slots.iter().map(|s| Range { start: s.hpa, len: s.len }))
+            .chain(claim.links.iter().map(|s| Range { start: s.hpa, len: s.len }))
             .chain(claim.functions.iter().flat_map(|f| f.bars.iter().copied()))
             .chain([claim.image, Range { start: TRAMPOLINE, len: PAGE }])
             .chain(self.image.keys().map(|&start| Range { start, len: PAGE }));

@@ -82,19 +82,19 @@ pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
             }
         }
     }
-    for slot in claim.slots.iter().filter(|slot| slot.concerns(index)) {
-        let (sent, mine) = (slot.len - PAGE, slot.owner == index);
+    for link in claim.links.iter().filter(|link| link.concerns(index)) {
+        let (sent, mine) = (link.len - PAGE, link.owner == index);
         for (at, len, write) in [(0, sent, mine), (sent, PAGE, !mine)] {
             all.push(Given {
-                address: slot.gpa + at,
-                frame: slot.hpa + at,
+                address: link.gpa + at,
+                frame: link.hpa + at,
                 len,
                 write,
                 execute: false,
                 device: false,
                 dma: false,
                 may: true,
-                place: slot.place.clone(),
+                place: link.place.clone(),
             });
         }
     }
@@ -161,8 +161,8 @@ pub fn right_at(given: &[Given], address: u64) -> String {
     }
 }
 
-/// In a mailbox, the words of slots; phases of one.
-const SLOT_WORDS: u64 = 0x408;
+/// In a mailbox, the words of links; phases of one.
+const LINK_WORDS: u64 = 0x408;
 const IDLE: u64 = 0;
 const GONE: u64 = 1;
 const OPEN: u64 = 3;
@@ -197,11 +197,11 @@ impl Context<'_> {
     /// A page that stands for memory which was taken from a guest with a channel made at run time. It is zeros or, for
     /// the page that the guest wrote, a page of the image for this guest alone.
     pub fn is_taken(&self, i: usize, leaf: &Leaf) -> bool {
-        let slots = self.claim.slots.iter().filter(|s| s.owner != i && s.to.contains(&i));
+        let links = self.claim.links.iter().filter(|s| s.owner != i && s.to.contains(&i));
         let within =
-            |s: &&crate::claim::Slot| Range { start: s.gpa, len: s.len }.contains(leaf.address);
-        slots.clone().find(within).is_some_and(|slot| {
-            let own = leaf.address == slot.gpa + slot.len - PAGE;
+            |s: &&crate::claim::Link| Range { start: s.gpa, len: s.len }.contains(leaf.address);
+        links.clone().find(within).is_some_and(|link| {
+            let own = leaf.address == link.gpa + link.len - PAGE;
             leaf.size == PAGE
                 && !leaf.execute
                 && leaf.write == own
@@ -211,32 +211,32 @@ impl Context<'_> {
         })
     }
 
-    /// Checks that a guest has of each slot what its monitor's word in its mailbox says (docs/connecting.md).
-    pub fn slots(&mut self, i: usize, regime: &Regime) {
+    /// Checks that a guest has of each link what its monitor's word in its mailbox says (docs/links.md).
+    pub fn links(&mut self, i: usize, regime: &Regime) {
         let mailbox = self.parts[i].mailboxes.get(i).copied();
         let claim = self.claim;
-        for (n, slot) in claim.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(i)) {
-            let word = mailbox.and_then(|at| self.words.word(at + SLOT_WORDS + n as u64 * 8));
-            let window = Range { start: slot.gpa, len: slot.len };
+        for (n, link) in claim.links.iter().enumerate().filter(|(_, link)| link.concerns(i)) {
+            let word = mailbox.and_then(|at| self.words.word(at + LINK_WORDS + n as u64 * 8));
+            let window = Range { start: link.gpa, len: link.len };
             let there = regime.leaves.iter().filter(|leaf| window.contains(leaf.address));
             let (mut own, mut taken) = (0, 0);
             for leaf in there {
-                if claim.in_slot(leaf.frame).is_some() {
+                if claim.in_link(leaf.frame).is_some() {
                     own += leaf.size;
                     continue;
                 }
                 taken += leaf.size;
                 let here = (i, leaf.address);
                 let first = leaf.write.then(|| *self.instead.entry(leaf.frame).or_insert(here));
-                // This holds for one guest, too: two of a kernel's slots can be two programs'.
+                // This holds for one guest, too: two of a kernel's links can be two programs'.
                 if let Some((first, address)) = first.filter(|first| *first != here) {
                     let (who, first) = (self.name(i), self.name(first));
                     let message = format!(
-                        "in place of slot {n} {who} writes a page that {first} has at {address:#x}, too"
+                        "in place of link {n} {who} writes a page that {first} has at {address:#x}, too"
                     );
                     self.find(
                         "nested-map",
-                        &slot.place,
+                        &link.place,
                         Some(leaf.frame),
                         message,
                         "a page of its own",
@@ -245,19 +245,19 @@ impl Context<'_> {
             }
             let right = match word.map(|word| word & 7) {
                 Some(IDLE | LEAVING) => (0, 0),
-                Some(OPEN) => (slot.len, 0),
-                Some(GONE | LOSING) => (0, slot.len),
+                Some(OPEN) => (link.len, 0),
+                Some(GONE | LOSING) => (0, link.len),
                 // A core is at it.
                 _ => continue,
             };
             if (own, taken) != right {
                 let who = self.name(i);
                 let message = format!(
-                    "{who} has {own:#x} bytes of slot {n} and {taken:#x} in place of it, in phase {}",
+                    "{who} has {own:#x} bytes of link {n} and {taken:#x} in place of it, in phase {}",
                     word.unwrap_or_default() & 7
                 );
                 let right = format!("{:#x} and {:#x}", right.0, right.1);
-                self.find("slots", &slot.place, Some(slot.hpa), message, right);
+                self.find("links", &link.place, Some(link.hpa), message, right);
             }
         }
     }

@@ -83,7 +83,7 @@ pub fn areas(claim: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
     for range in words.memory().data() {
         for page in (range.start..range.end()).step_by(PAGE as usize) {
             let guests = claim.in_ram_of(page).is_some() || claim.in_channel(page).is_some();
-            let guests = guests || claim.in_slot(page).is_some();
+            let guests = guests || claim.in_link(page).is_some();
             if guests || !words.memory().read(page, &mut bytes) {
                 continue;
             }

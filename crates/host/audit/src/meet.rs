@@ -2,7 +2,7 @@
 
 use crate::PAGE;
 use crate::check::Context;
-use crate::claim::{Range, Slot};
+use crate::claim::{Link, Range};
 use crate::monitor::TRAMPOLINE;
 use crate::paging::{Leaf, Regime, entry_at};
 
@@ -63,11 +63,11 @@ impl Context<'_> {
                     let both = meet(&hosts[a], &nested[b], |f| {
                         let report = self.claim.sandboxes[b].observe.contains(&a)
                             && self.parts[a].report.contains(&f);
-                        let slot = self
+                        let link = self
                             .claim
-                            .in_slot(f)
+                            .in_link(f)
                             .is_some_and(|s| s.owner == a && s.to.contains(&b));
-                        report || slot || self.header(a, f) || self.states(a, b, f)
+                        report || link || self.header(a, f) || self.states(a, b, f)
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "", f)));
                 }
@@ -101,7 +101,7 @@ impl Context<'_> {
             at(a) && at(b)
         }) || self
             .claim
-            .in_slot(frame)
+            .in_link(frame)
             .is_some_and(|s| s.owner == a && s.to.contains(&b) || s.owner == b && s.to.contains(&a))
             || self.states(a, b, frame)
             || (0..self.parts.len()).any(|of| {
@@ -145,15 +145,15 @@ impl Context<'_> {
             let who = format!("{}{who}", self.name(i));
             let place = self.claim.sandboxes[i].place.clone();
             // A monitor fills the remapping tables of its sandbox's functions, and the tables of its guest's that
-            // have nothing but entries of slots.
+            // have nothing but entries of links.
             let mut own = Vec::new();
             if n >= nested.len() {
                 let root = nested[i].iter().flat_map(|r| Some((r.format, *r.tables.first()?)));
-                let slots = self.claim.slots.iter().filter(|slot| slot.concerns(i));
-                let table = |(slot, (format, root)): (&Slot, _)| {
-                    entry_at(self.words, format, root, slot.gpa) / PAGE * PAGE
+                let links = self.claim.links.iter().filter(|link| link.concerns(i));
+                let table = |(link, (format, root)): (&Link, _)| {
+                    entry_at(self.words, format, root, link.gpa) / PAGE * PAGE
                 };
-                let all = slots.flat_map(|slot| root.clone().map(move |root| (slot, root)));
+                let all = links.flat_map(|link| root.clone().map(move |root| (link, root)));
                 own.extend(self.remapping_frames(i).map(|r| r.start).chain(all.map(table)));
             }
             let confining = self.confining.iter().map(|c| c.0).filter(|f| !own.contains(f));

@@ -23,7 +23,7 @@ const MAILBOX: u64 = 0xFFFF_FFFF_8040_0000;
 /// The lock of the IOAPIC, then what the guest wrote to its own.
 const LINES: u64 = 0xFFFF_FFFF_8070_0000;
 /// The own guest's table entries for memory of channels made at run time, a page for each.
-const SLOT_TABLES: u64 = 0xFFFF_FFFF_80A0_0000;
+const LINK_TABLES: u64 = 0xFFFF_FFFF_80A0_0000;
 const CORES: u64 = 0xFFFF_FFFF_8050_0000;
 const CORE_STRIDE: u64 = 0x1_0000;
 const STACK: u64 = 0x2000;
@@ -144,13 +144,13 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
             all.push(header(R));
         }
     }
-    for (n, slot) in claim.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(i)) {
-        let what = format!("table entries of slot {n}");
-        all.push(window(SLOT_TABLES + n as u64 * PAGE, PAGE, RW, &what));
-        if slot.owner == i {
-            let what = format!("slot {n}");
-            let at = window(GUEST + slot.gpa, slot.len, RW, &what);
-            all.push(Window { frame: Some(slot.hpa), ..at });
+    for (n, link) in claim.links.iter().enumerate().filter(|(_, link)| link.concerns(i)) {
+        let what = format!("table entries of link {n}");
+        all.push(window(LINK_TABLES + n as u64 * PAGE, PAGE, RW, &what));
+        if link.owner == i {
+            let what = format!("link {n}");
+            let at = window(GUEST + link.gpa, link.len, RW, &what);
+            all.push(Window { frame: Some(link.hpa), ..at });
         }
     }
     all.push(Window { least: 0, ..window(SHADOW, SHADOW_MOST, RW, "registers' shadows") });

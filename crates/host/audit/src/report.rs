@@ -28,7 +28,7 @@ rules! {
     "encoding": "an entry of a page table has no bit set that is reserved or needless",
     "shared-frames": "two parties reach a frame only where a channel or `observe` says so",
     "tables-unmapped": "no party reaches a table that confines another party",
-    "slots": "a guest reaches of a slot what its monitor has written down",
+    "links": "a guest reaches of a link what its monitor has written down",
     "boot-code-unmapped": "no party reaches a frame that only the boot code used",
     "monitor-map": "a monitor reaches its own parts, its sandbox's memory and its devices' registers",
     "monitor-rights": "a monitor reaches its parts with the rights that the memory layout gives",

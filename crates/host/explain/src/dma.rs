@@ -332,7 +332,7 @@ mod tests {
             },
             image: Span { start: 0, len: 0 },
             channels: Vec::new(),
-            slots: Vec::new(),
+            links: Vec::new(),
             ends_with: Vec::new(),
             drives: Vec::new(),
         }

@@ -386,12 +386,12 @@ fn line(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
 }
 
 /// Tells if a manifest could let it make channels at run time.
-fn connects(sandbox: &Sandbox) -> bool {
+fn may_link(sandbox: &Sandbox) -> bool {
     matches!(sandbox.guest, Guest::Bare { .. } | Guest::Linux { .. })
 }
 
 fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
-    const CONNECT: Rule = Rule::of("connect-right");
+    const LINK: Rule = Rule::of("link-right");
     let first = denial.info as u32;
     let target = plan.sandboxes.get(first as usize);
     let name = target.map_or("…", |s| s.name.as_str());
@@ -399,24 +399,24 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         return (
             format!("offer of a channel to sandbox {first}"),
             target.map_or_else(|| "nobody's".into(), |s| format!("{}'s", s.name)),
-            CONNECT,
-            match target.filter(|s| s.name != who.name && connects(s) && connects(who)) {
-                Some(_) => format!("{}: may_connect = {{ to = [\"{name}\"], … }}", place(who)),
+            LINK,
+            match target.filter(|s| s.name != who.name && may_link(s) && may_link(who)) {
+                Some(_) => format!("{}: links = {{ to = [\"{name}\"], … }}", place(who)),
                 None => "nothing in a manifest allows it: bare guests and Linux make offers to each other".into(),
             },
         );
     }
-    if matches!(denial.address, call::ACCEPT..=call::SLOT) {
-        let slot = plan.slots.get(first as usize);
+    if matches!(denial.address, call::ACCEPT..=call::LOOK) {
+        let link = plan.links.get(first as usize);
         let (owner, allow) =
-            slot.map_or(("nobody's".into(), "there is no such slot".into()), |s| {
+            link.map_or(("nobody's".into(), "there is no such link".into()), |s| {
                 let (owner, at) = (&plan.sandboxes[s.owner].name, owner::at(&s.place));
                 (format!("{owner}'s"), format!("{at}: name `{}` in `to`", who.name))
             });
         return (
-            format!("hypercall {:#x} on slot {first}", denial.address),
+            format!("hypercall {:#x} on link {first}", denial.address),
             owner,
-            CONNECT.with("a slot is for its owner and those to whom it may be offered"),
+            LINK.with("a link is for its owner and those to whom it may be offered"),
             allow,
         );
     }

@@ -245,7 +245,7 @@ pub mod tests {
             image: Span { start: 0, len: 0 },
             sandboxes: vec![learner, sandbox("other", 20)],
             channels: Vec::new(),
-            slots: Vec::new(),
+            links: Vec::new(),
             ends_with: Vec::new(),
             drives: Vec::new(),
         }

@@ -8,7 +8,7 @@ use bulkhead_arch_x86::config::Quiet;
 use bulkhead_arch_x86::msr;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{CALL_PORT, CONTROL, CONTROL_START, POWER_PORT, index};
-use bulkhead_layout::map::{GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA, SLOTS_END};
+use bulkhead_layout::map::{GUEST_HIGH, INFO_GPA, LINKS_END, REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::report::Denial;
 use bulkhead_plan::{
     BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, RTC, Right, Sandbox,
@@ -532,19 +532,19 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         };
         return answer(format!("channel {}'s", c.title()), at(&c.place), gets, allow);
     }
-    let slot = plan.slots.iter().enumerate().find(|(_, s)| gpa >= s.gpa && gpa - s.gpa < s.len);
-    if let Some((number, slot)) = slot {
-        let owner = &plan.sandboxes[slot.owner].name;
+    let link = plan.links.iter().enumerate().find(|(_, s)| gpa >= s.gpa && gpa - s.gpa < s.len);
+    if let Some((number, link)) = link {
+        let owner = &plan.sandboxes[link.owner].name;
         let party = plan.sandboxes.iter().position(|s| s.name == who.name);
-        let (gets, allow) = match party.is_some_and(|index| slot.concerns(index)) {
+        let (gets, allow) = match party.is_some_and(|index| link.concerns(index)) {
             true => (
                 "it, with its rights, while it has made a channel there",
                 "offer and accept it first; it is gone when either has closed",
             ),
             false => ("nothing", "name it in `to`"),
         };
-        let allow = Allow::Change(format!("{}: {allow}", at(&slot.place)));
-        return answer(format!("slot {number} of {owner}"), at(&slot.place), gets, allow);
+        let allow = Allow::Change(format!("{}: {allow}", at(&link.place)));
+        return answer(format!("link {number} of {owner}"), at(&link.place), gets, allow);
     }
     if let Some(answer_of_end) = of_end(plan, who, gpa) {
         return Answer { what, rule: MEMORY, ..answer_of_end };
@@ -570,7 +570,7 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         let why = "the same page in every sandbox".to_owned();
         return answer("its information page".into(), why, "reads", Allow::Has);
     }
-    if (INFO_GPA..SLOTS_END).contains(&gpa) {
+    if (INFO_GPA..LINKS_END).contains(&gpa) {
         let why = "the window of information page, reports and channels".to_owned();
         return answer("nobody's".into(), why, "nothing", Allow::Never(String::new()));
     }

@@ -46,7 +46,7 @@ pub struct Told<'a> {
     pub functions: &'a Functions,
     pub shadow: Vec<u32>,
     pub lines: Option<Lines>,
-    pub slots: &'a [nested::Slot],
+    pub links: &'a [nested::Link],
 }
 
 /// Makes it.
@@ -57,7 +57,7 @@ pub fn config<T: Target>(input: &Input, told: Told) -> Result<Vec<u8>, Error> {
     let mut config = T::Config::new_zeroed();
     let mut tail = Tail { behind: size_of::<T::Config>(), bytes: Vec::new() };
     identity(&mut config, input, told.control);
-    rights(&mut config, input, told.slots);
+    rights(&mut config, input, told.links);
     records(&mut config, &mut tail, input, told.shadow);
     states::<T>(&mut config, &mut tail, input, &told.confine)?;
     functions(&mut config, &mut tail, told.functions);
@@ -68,7 +68,7 @@ pub fn config<T: Target>(input: &Input, told: Told) -> Result<Vec<u8>, Error> {
         &input.plan.sandboxes[input.index],
         told.lines,
     );
-    channels::<T>(&mut config, &mut tail, input, told.slots);
+    channels::<T>(&mut config, &mut tail, input, told.links);
     has_code::<T>(&config, input)?;
     Ok([config.as_bytes(), &tail.bytes].concat())
 }
@@ -77,7 +77,7 @@ fn facts(input: &Input) -> &'static Facts {
     input.plan.machine.arch.facts()
 }
 
-/// Makes a set of sandboxes or slots.
+/// Makes a set of sandboxes or links.
 fn set(numbers: impl Iterator<Item = usize>) -> u32 {
     numbers.fold(0, |set, i| set | 1 << i)
 }
@@ -109,14 +109,14 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
 }
 
 /// Its rights over others, and theirs over it.
-fn rights(config: &mut Config, input: &Input, slots: &[nested::Slot]) {
+fn rights(config: &mut Config, input: &Input, links: &[nested::Link]) {
     let (plan, index) = (input.plan, input.index);
     let sandbox = &plan.sandboxes[index];
-    let offers = plan.slots.iter().filter(|slot| slot.owner == index);
+    let offers = plan.links.iter().filter(|link| link.owner == index);
     config.rights = hypercall::Rights {
         control: [0, 1, 2].map(|n: usize| set(sandbox.control[n].iter().map(|r| r.sandbox))),
-        connect: set(offers.flat_map(|slot| slot.to.iter().copied())),
-        slots: set(slots.iter().map(|slot| slot.number)),
+        offer: set(offers.flat_map(|link| link.to.iter().copied())),
+        links: set(links.iter().map(|link| link.number)),
     };
     config.controlled_by = [0, 1, 2].map(|n: usize| {
         let has = |s: &Sandbox| s.control[n].iter().any(|right| right.sandbox == index);
@@ -173,12 +173,12 @@ fn functions(config: &mut Config, tail: &mut Tail, functions: &Functions) {
     config.functions = tail.append(&known);
 }
 
-/// Ends of channels, doorbells, slots.
+/// Ends of channels, doorbells, links.
 fn channels<T: Target>(
     config: &mut Config,
     tail: &mut Tail,
     input: &Input,
-    slots: &[nested::Slot],
+    links: &[nested::Link],
 ) {
     let (plan, index) = (input.plan, input.index);
     let word = |region: &plan::Channel, at: usize| GUEST_VA + region.gpa + at as u64;
@@ -201,19 +201,19 @@ fn channels<T: Target>(
         }
     });
     config.bells = tail.append(&bells.collect::<Vec<_>>());
-    let links = slots.iter().map(|own| {
-        let slot = &plan.slots[own.number];
-        let (mine, at) = (slot.owner == index, GUEST_VA + slot.gpa);
+    let links = links.iter().map(|own| {
+        let link = &plan.links[own.number];
+        let (mine, at) = (link.owner == index, GUEST_VA + link.gpa);
         let end = |base: u64| End { hello: base + HELLO as u64, armed: base + ARMED as u64 };
         Link {
             number: own.number as u32,
-            owner: slot.owner as u32,
-            to: set(slot.to.iter().copied()),
+            owner: link.owner as u32,
+            to: set(link.to.iter().copied()),
             open: tail.append(&own.open),
             gone: tail.append(&own.gone),
-            table: SLOT_TABLES_VA + own.number as u64 * facts(input).page,
-            memory: if mine { [at, slot.len] } else { [0; 2] },
-            ends: if mine { [end(at), end(at + slot.sent)] } else { [End::default(); 2] },
+            table: LINK_TABLES_VA + own.number as u64 * facts(input).page,
+            memory: if mine { [at, link.len] } else { [0; 2] },
+            ends: if mine { [end(at), end(at + link.sent)] } else { [End::default(); 2] },
             ..Link::default()
         }
     });
@@ -232,12 +232,12 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
     };
     let controlled = |s: &Sandbox| controls(s, &|target| target == index);
     let control = controls(sandbox, &|_| true) || plan.sandboxes.iter().any(controlled);
-    let party = |slot: &plan::Slot| slot.owner == index || slot.to.contains(&index);
+    let party = |link: &plan::Link| link.owner == index || link.to.contains(&index);
     let channels = bells(plan, index).next().is_some() || ends(plan, index).next().is_some();
     let all = [
         (devices, need::DEVICES),
         (sandbox.cores.len() > 1, need::CORES),
-        (plan.slots.iter().any(party), need::SLOTS),
+        (plan.links.iter().any(party), need::LINKS),
         (loads(plan, index).is_some(), need::LOADS),
         (control, need::CONTROL),
         (channels, need::CHANNELS),
@@ -253,7 +253,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
     let told = [
         (config.functions.len != 0, need::DEVICES, "PCI functions"),
         (config.cores > 1, need::CORES, "several cores"),
-        (config.links.len != 0, need::SLOTS, "slots"),
+        (config.links.len != 0, need::LINKS, "links"),
         (config.loads != 0, need::LOADS, "loading"),
         (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
         (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),

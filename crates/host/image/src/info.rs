@@ -68,17 +68,17 @@ pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
         messages: 0,
         message: 0,
     });
-    let slots = plan.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index));
-    let slots = slots.map(|(number, slot)| Window {
-        name: name(&plan.sandboxes[slot.owner].name),
-        gpa: slot.gpa,
-        size: slot.sent,
-        writable: u32::from(slot.owner == index),
-        kind: info::SLOT,
-        messages: slot.owner as u32,
+    let links = plan.links.iter().enumerate().filter(|(_, link)| link.concerns(index));
+    let links = links.map(|(number, link)| Window {
+        name: name(&plan.sandboxes[link.owner].name),
+        gpa: link.gpa,
+        size: link.sent,
+        writable: u32::from(link.owner == index),
+        kind: info::LINK,
+        messages: link.owner as u32,
         message: number as u32,
     });
-    let windows: Vec<_> = channels.chain(reports).chain(slots).take(info::MAX_CHANNELS).collect();
+    let windows: Vec<_> = channels.chain(reports).chain(links).take(info::MAX_CHANNELS).collect();
     info.windows = windows.len() as u32;
     info.window[..windows.len()].copy_from_slice(&windows);
     info

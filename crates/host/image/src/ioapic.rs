@@ -352,7 +352,7 @@ mod tests {
             image: Span::default(),
             sandboxes,
             channels: Vec::new(),
-            slots: Vec::new(),
+            links: Vec::new(),
             ends_with: Vec::new(),
             drives: Vec::new(),
         }

@@ -123,7 +123,7 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
     let shown = nested::Shown { info: info_pa, reports, ends: &functions.ends };
     let (reached, root) =
         nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?;
-    let slots = nested::slots::<T::Nested>(pages, input.plan, input.index, root)?;
+    let links = nested::links::<T::Nested>(pages, input.plan, input.index, root)?;
     part(pages, confining, "host save areas, bitmaps, nested and I/O tables");
 
     let config_pa = pages.end();
@@ -134,7 +134,7 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
         functions: &functions,
         shadow,
         lines,
-        slots: &slots,
+        links: &links,
     };
     pages.put(&config::<T>(input, told)?);
     part(pages, config_pa, "configuration, launch record");
@@ -151,7 +151,7 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
         written,
     };
     let has_lines = lines.is_some_and(|lines| lines.own & !lines.channels != 0);
-    let own = space::<T>(input, places, &functions, &slots, has_lines);
+    let own = space::<T>(input, places, &functions, &links, has_lines);
     let monitor_root = own.bake::<T::Own>(pages, None)?.unwrap_or_default();
     part(pages, tables, "monitor's page tables");
 
@@ -169,7 +169,7 @@ fn space<T: Target>(
     input: &Input,
     places: Places,
     functions: &Functions,
-    slots: &[nested::Slot],
+    links: &[nested::Link],
     has_lines: bool,
 ) -> Space {
     let (plan, index) = (input.plan, input.index);
@@ -230,12 +230,12 @@ fn space<T: Target>(
     if let Some(from) = loads(plan, index) {
         own.add(GUEST_VA + from.gpa, from.hpa, from.len, Rights::R, "program to load");
     }
-    for slot in slots {
-        let at = SLOT_TABLES_VA + slot.number as u64 * page;
-        own.add(at, slot.table, page, Rights::RW, "entries of a slot");
-        let slot = &plan.slots[slot.number];
-        if slot.owner == index {
-            own.add(GUEST_VA + slot.gpa, slot.hpa, slot.len, Rights::RW, "slot");
+    for link in links {
+        let at = LINK_TABLES_VA + link.number as u64 * page;
+        own.add(at, link.table, page, Rights::RW, "entries of a link");
+        let link = &plan.links[link.number];
+        if link.owner == index {
+            own.add(GUEST_VA + link.gpa, link.hpa, link.len, Rights::RW, "link");
         }
     }
     for end in ends(plan, index) {

@@ -51,8 +51,8 @@ pub struct Shown<'a> {
     pub ends: &'a [end::Made],
 }
 
-/// A slot for a channel made at run time, in the tables of a party.
-pub struct Slot {
+/// A link, in the tables of a party.
+pub struct Link {
     /// Its number.
     pub number: usize,
     /// The table of its entries, and nobody else's: physical address.
@@ -63,42 +63,42 @@ pub struct Slot {
     pub gone: Vec<u64>,
 }
 
-/// Makes room for the slots of a sandbox below the root of its nested tables. No entry is there yet.
-pub fn slots<F: Stage2>(
+/// Makes room for the links of a sandbox below the root of its nested tables. No entry is there yet.
+pub fn links<F: Stage2>(
     pages: &mut Pages,
     plan: &Plan,
     index: usize,
     root: u64,
-) -> Result<Vec<Slot>, Error> {
-    let own = plan.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index));
+) -> Result<Vec<Link>, Error> {
+    let own = plan.links.iter().enumerate().filter(|(_, link)| link.concerns(index));
     let own: Vec<_> = own.collect();
-    let other = own.iter().any(|(_, slot)| slot.owner != index);
+    let other = own.iter().any(|(_, link)| link.owner != index);
     let zeros = if other { pages.take(F::PAGE) } else { 0 };
     let mut all = Vec::new();
-    for (number, slot) in own {
-        let mine = slot.owner == index;
+    for (number, link) in own {
+        let mine = link.owner == index;
         let rights = |first: bool| if first == mine { Rights::RW } else { Rights::R };
         let mut space = Space::default();
-        space.add(slot.gpa, slot.hpa, slot.sent, rights(true), "slot");
-        let (at, behind) = (slot.gpa + slot.sent, slot.hpa + slot.sent);
-        space.add(at, behind, slot.len - slot.sent, rights(false), "slot");
+        space.add(link.gpa, link.hpa, link.sent, rights(true), "link");
+        let (at, behind) = (link.gpa + link.sent, link.hpa + link.sent);
+        space.add(at, behind, link.len - link.sent, rights(false), "link");
         space.bake::<F>(pages, Some(root))?;
-        let count = (slot.len / F::PAGE) as usize;
-        let lowest = bulkhead_arch::lowest::<F>(pages, root, slot.gpa);
+        let count = (link.len / F::PAGE) as usize;
+        let lowest = bulkhead_arch::lowest::<F>(pages, root, link.gpa);
         let alone = |table: &u64| {
             let mut others = count..bulkhead_arch::entries::<F>();
             others.all(|n| TableMemory::read(pages, *table, n) == F::empty())
         };
-        let table = lowest.filter(alone).ok_or(MapError::Overlap(slot.gpa))?;
+        let table = lowest.filter(alone).ok_or(MapError::Overlap(link.gpa))?;
         let open = (0..count).map(|n| TableMemory::read(pages, table, n)).collect();
         (0..count).for_each(|n| TableMemory::write(pages, table, n, F::empty()));
         let mut gone = Vec::new();
         if !mine {
             gone = vec![F::page(zeros, Rights::R, Memory::Normal, 0); count - 1];
-            // A page for each: two slots of a kernel can be two programs', which have nothing else in common.
+            // A page for each: two links of a kernel can be two programs', which have nothing else in common.
             gone.push(F::page(pages.take(F::PAGE), Rights::RW, Memory::Normal, 0));
         }
-        all.push(Slot { number, table, open, gone });
+        all.push(Link { number, table, open, gone });
     }
     Ok(all)
 }

@@ -67,6 +67,6 @@ impl Space {
 pub struct Spaces {
     /// Its monitor's.
     pub monitor: Space,
-    /// Its guest's, without slots.
+    /// Its guest's, without links.
     pub guest: Space,
 }

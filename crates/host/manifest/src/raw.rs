@@ -129,7 +129,7 @@ pub struct Sandbox {
     #[serde(default)]
     pub observe: Vec<String>,
     /// Sandboxes with which it may make channels at run time, and the memory for them.
-    pub may_connect: Option<MayConnect>,
+    pub links: Option<Links>,
     /// True if it starts with the machine.
     #[serde(default = "yes")]
     pub autostart: bool,
@@ -193,12 +193,12 @@ impl Sandbox {
 /// Channels that a sandbox may make at run time.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct MayConnect {
+pub struct Links {
     /// Sandboxes to which it may offer one. Each accepts or not.
     pub to: Vec<String>,
     /// How many there can be at a time, with all of them together.
-    pub slots: u32,
-    /// Bytes that it writes in each slot, such as `"16 KiB"`; the other end writes a page.
+    pub count: u32,
+    /// Bytes that it writes in each link, such as `"16 KiB"`; the other end writes a page.
     pub size: String,
 }
 

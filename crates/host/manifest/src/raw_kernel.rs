@@ -107,9 +107,9 @@ pub struct Program {
     /// Channels of its sandbox that it sees.
     #[serde(default)]
     pub channels: Vec<ChannelUse>,
-    /// Slots of channels made at run time that it may offer or accept, by the sandbox that offers them.
+    /// Links that it may offer or accept, by the sandbox that offers them.
     #[serde(default)]
-    pub connects: Vec<LinkUse>,
+    pub links: Vec<LinkUse>,
     /// Objects that it has full capabilities to: `thread:NAME`, `context:NAME`, `program:NAME`.
     #[serde(default)]
     pub manages: Vec<String>,
@@ -238,7 +238,7 @@ pub struct DetailedChannel {
     pub bits: Option<u64>,
 }
 
-/// Slots of channels made at run time that a program may offer or accept.
+/// Links that a program may offer or accept.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum LinkUse {
@@ -248,14 +248,14 @@ pub enum LinkUse {
     Detailed(DetailedLink),
 }
 
-/// Some of the slots that a sandbox offers.
+/// Some of the links that a sandbox offers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetailedLink {
-    /// The sandbox with `may_connect`.
+    /// The sandbox with `links`.
     pub sandbox: String,
-    /// Which of its slots, from 0.
-    pub slots: Vec<u32>,
+    /// Which of its links, from 0.
+    pub numbers: Vec<u32>,
 }
 
 /// An interrupt as a signal.
@@ -420,12 +420,12 @@ impl LinkUse {
         }
     }
 
-    /// Returns the slots that it uses; `None`: all.
+    /// Returns the numbers of the links that it uses; `None`: all.
     #[must_use]
-    pub fn slots(&self) -> Option<&[u32]> {
+    pub fn numbers(&self) -> Option<&[u32]> {
         match self {
             Self::Name(_) => None,
-            Self::Detailed(detailed) => Some(&detailed.slots),
+            Self::Detailed(detailed) => Some(&detailed.numbers),
         }
     }
 }

@@ -105,8 +105,8 @@ fn the_good_manifest_is_accepted() {
         .unwrap_or_else(|findings| panic!("{findings}"));
     let plan = checked.plan(checked.image_estimate).unwrap();
     assert_eq!(plan.sandboxes.len(), 4);
-    let slots = plan.slots.iter().map(|slot| (slot.owner, slot.gpa));
-    assert_eq!(slots.collect::<Vec<_>>(), [(2, 0xDC00_0000), (2, 0xDC20_0000)]);
+    let links = plan.links.iter().map(|link| (link.owner, link.gpa));
+    assert_eq!(links.collect::<Vec<_>>(), [(2, 0xDC00_0000), (2, 0xDC20_0000)]);
     assert_eq!(plan.sandboxes[1].ram[0].hpa, 0x1_0000_0000);
     assert_eq!(plan.channels[0].from, 1);
 }

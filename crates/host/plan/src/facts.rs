@@ -58,10 +58,10 @@ pub struct GuestMap {
     pub functions: u64,
     /// Channels.
     pub channels: Span,
-    /// Slots of channels made at run time.
-    pub slots: Span,
-    /// Distance of two slots: one table of entries maps it.
-    pub slot_stride: u64,
+    /// Links: channels made at run time.
+    pub links: Span,
+    /// Distance of two links: one table of entries maps it.
+    pub link_stride: u64,
 }
 
 impl GuestMap {
@@ -125,8 +125,8 @@ const SVM: Facts = Facts {
         report_stride: map::REPORT_STRIDE,
         functions: map::FUNCTIONS_GPA,
         channels: Span { start: map::CHANNELS_GPA, len: map::CHANNELS_END - map::CHANNELS_GPA },
-        slots: Span { start: map::SLOTS_GPA, len: map::SLOTS_END - map::SLOTS_GPA },
-        slot_stride: map::SLOT_STRIDE,
+        links: Span { start: map::LINKS_GPA, len: map::LINKS_END - map::LINKS_GPA },
+        link_stride: map::LINK_STRIDE,
     },
     // A kernel has its devices' vectors from the other end on.
     doorbells: Doorbells { first: 0x5D, step: -1, ring: BELL_PORT },

@@ -95,7 +95,7 @@ pub struct Program {
     pub devices: Vec<DeviceUse>,
     /// Channels of its sandbox that it sees.
     pub channels: Vec<ChannelUse>,
-    /// Slots of channels made at run time that it may offer or accept: indices into [`crate::Plan::slots`]. No slot has
+    /// Links that it may offer or accept: indices into [`crate::Plan::links`]. No link has
     /// two programs of a kernel.
     pub links: Vec<usize>,
     /// Objects that it gets full capabilities to.

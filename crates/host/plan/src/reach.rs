@@ -53,8 +53,8 @@ pub enum What {
     States(usize),
     /// A region of a channel.
     Channel(usize),
-    /// A part of a slot, while it has a channel there.
-    Slot(usize),
+    /// A part of a link, while it has a channel there.
+    Link(usize),
 }
 
 /// A range of a sandbox' reach.
@@ -114,13 +114,13 @@ impl Plan {
                 add(channel.gpa, channel.len, Access::Read, What::Channel(n));
             }
         }
-        for (n, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index)) {
-            let mine = |first: bool| match first == (slot.owner == index) {
+        for (n, link) in self.links.iter().enumerate().filter(|(_, link)| link.concerns(index)) {
+            let mine = |first: bool| match first == (link.owner == index) {
                 true => Access::Write,
                 false => Access::Read,
             };
-            add(slot.gpa, slot.sent, mine(true), What::Slot(n));
-            add(slot.gpa + slot.sent, slot.len - slot.sent, mine(false), What::Slot(n));
+            add(link.gpa, link.sent, mine(true), What::Link(n));
+            add(link.gpa + link.sent, link.len - link.sent, mine(false), What::Link(n));
         }
         all
     }

@@ -1,6 +1,6 @@
 //! Rights over other sandboxes' lives, and their cost for these sandboxes: the rate at which other monitors may ring.
 
-use crate::{Plan, Sandbox, Slot};
+use crate::{Link, Plan, Sandbox};
 use bulkhead_layout::PAGE as PAGE_SIZE;
 use bulkhead_layout::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, REQUESTS, index};
 
@@ -45,18 +45,18 @@ impl Sandbox {
     }
 }
 
-/// Computes [`Plan::doorbell`] for a system with that many sandboxes and these slots. Admission counts an instruction
+/// Computes [`Plan::doorbell`] for a system with that many sandboxes and these links. Admission counts an instruction
 /// as a nanosecond, as it does for the kernel's own time.
 #[must_use]
-pub fn doorbell(sandbox: usize, sandboxes: usize, slots: &[Slot]) -> u64 {
-    /// Cost of any exit; the next ones come for each sandbox of the system, each slot, and each page of a slot.
+pub fn doorbell(sandbox: usize, sandboxes: usize, links: &[Link]) -> u64 {
+    /// Cost of any exit; the next ones come for each sandbox of the system, each link, and each page of a link.
     const EXIT: u64 = 600;
     const SANDBOX: u64 = 100;
-    const SLOT: u64 = 100;
+    const LINK: u64 = 100;
     const PAGE: u64 = 20;
-    let own = || slots.iter().filter(|slot| slot.concerns(sandbox));
-    let pages = own().map(|slot| slot.len / PAGE_SIZE).max().unwrap_or(0);
-    EXIT + SANDBOX * sandboxes as u64 + SLOT * own().count() as u64 + PAGE * pages
+    let own = || links.iter().filter(|link| link.concerns(sandbox));
+    let pages = own().map(|link| link.len / PAGE_SIZE).max().unwrap_or(0);
+    EXIT + SANDBOX * sandboxes as u64 + LINK * own().count() as u64 + PAGE * pages
 }
 
 /// How often one sandbox's monitor may ring for another's.
@@ -76,12 +76,12 @@ impl Plan {
     pub fn rings(&self, sandbox: usize, window: u64) -> impl Iterator<Item = Rings> {
         let of = move |(sender, other): (usize, &Sandbox)| {
             let timed = other.rights(sandbox).map(|(_, right)| right.most(window)).sum();
-            // An owner meets its partner only, and two partners of one slot never meet.
-            let meet = |slot: &Slot| {
-                let owned = slot.owner == sandbox || slot.owner == sender;
-                owned && slot.concerns(sandbox) && slot.concerns(sender)
+            // An owner meets its partner only, and two partners of one link never meet.
+            let meet = |link: &Link| {
+                let owned = link.owner == sandbox || link.owner == sender;
+                owned && link.concerns(sandbox) && link.concerns(sender)
             };
-            let consented = self.slots.iter().any(meet);
+            let consented = self.links.iter().any(meet);
             let any = sender != sandbox && (timed > 0 || consented);
             any.then_some(Rings { sender, timed, consented })
         };
@@ -89,11 +89,11 @@ impl Plan {
     }
 
     /// Most instructions that a doorbell takes a core of a sandbox which ends no life: its monitor's, from the guest's
-    /// last one to its next. The dearest takes a slot away, so this counts the pages of its largest. `make bench`
+    /// last one to its next. The dearest takes a link away, so this counts the pages of its largest. `make bench`
     /// measures it (`monitor.doorbell`); a processor's own time for exit, entry and emptied TLB comes on top.
     #[must_use]
     pub fn doorbell(&self, sandbox: usize) -> u64 {
-        doorbell(sandbox, self.sandboxes.len(), &self.slots)
+        doorbell(sandbox, self.sandboxes.len(), &self.links)
     }
 
     /// Counts the interruptions of a sandbox *while it lives*, by others' rights over its life. A stop and a restart

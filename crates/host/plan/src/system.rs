@@ -2,7 +2,7 @@
 //! that describe the plan, so the image's length is an input: a builder guesses it, bakes, and asks again.
 
 use crate::place::{Refusal, Wish, place};
-use crate::{Channel, Facts, Machine, Plan, Ram, Sandbox, Slot, Span};
+use crate::{Channel, Facts, Link, Machine, Plan, Ram, Sandbox, Span};
 use std::path::PathBuf;
 
 /// A sandbox and the memory it wants.
@@ -32,7 +32,7 @@ pub struct System {
     /// The channels' regions, `hpa` still 0, `gpa` already final.
     pub channels: Vec<Channel>,
     /// Memory for channels that are made at run time, likewise.
-    pub slots: Vec<Slot>,
+    pub links: Vec<Link>,
     /// Sandboxes that end a run when they end.
     pub ends_with: Vec<usize>,
     /// Text that a scenario appends to guests' arguments.
@@ -60,7 +60,7 @@ pub enum Owner {
     /// A channel's region, by index.
     Channel(usize),
     /// Memory for a channel that is made at run time, by index.
-    Slot(usize),
+    Link(usize),
 }
 
 /// Why a system does not fit in its machine.
@@ -123,13 +123,13 @@ impl System {
 
         let mut sandboxes: Vec<Sandbox> =
             self.sandboxes.iter().map(|wanted| wanted.sandbox.clone()).collect();
-        let (mut channels, mut slots) = (self.channels.clone(), self.slots.clone());
+        let (mut channels, mut links) = (self.channels.clone(), self.links.clone());
         for (index, hpa) in placed.into_iter().enumerate() {
             let (gpa, len) = (gpas[index], wishes[index].len);
             match owners[index] {
                 Owner::Sandbox(sandbox) => sandboxes[sandbox].ram.push(Ram { gpa, hpa, len }),
                 Owner::Channel(channel) => channels[channel].hpa = hpa,
-                Owner::Slot(slot) => slots[slot].hpa = hpa,
+                Owner::Link(link) => links[link].hpa = hpa,
             }
         }
         Ok(Plan {
@@ -140,7 +140,7 @@ impl System {
             multikernel: self.multikernel,
             sandboxes,
             channels,
-            slots,
+            links,
             ends_with: self.ends_with.clone(),
             drives: self.drives.clone(),
         })
@@ -191,10 +191,10 @@ impl System {
             gpas.push(channel.gpa);
             wishes.push(Wish { len: channel.len, at: None, low: true });
         }
-        for (index, slot) in self.slots.iter().enumerate() {
-            owners.push(Owner::Slot(index));
-            gpas.push(slot.gpa);
-            wishes.push(Wish { len: slot.len, at: None, low: false });
+        for (index, link) in self.links.iter().enumerate() {
+            owners.push(Owner::Link(index));
+            gpas.push(link.gpa);
+            wishes.push(Wish { len: link.len, at: None, low: false });
         }
         (owners, gpas, wishes)
     }

@@ -341,12 +341,12 @@ impl Channel {
 /// Memory for channels that a sandbox makes at run time, one at a time. First is the part that the offering
 /// sandbox writes, then a page that the other one writes.
 #[derive(Clone, Debug)]
-pub struct Slot {
+pub struct Link {
     /// The sandbox that may offer it.
     pub owner: usize,
     /// Sandboxes that it may be offered to.
     pub to: Vec<usize>,
-    /// `may_connect` in the manifest.
+    /// `links` in the manifest.
     pub place: Place,
     /// Physical address.
     pub hpa: u64,
@@ -359,7 +359,7 @@ pub struct Slot {
     pub sent: u64,
 }
 
-impl Slot {
+impl Link {
     /// True if a sandbox can have it.
     #[must_use]
     pub fn concerns(&self, sandbox: usize) -> bool {
@@ -448,7 +448,7 @@ pub struct Plan {
     /// The channels' regions, in the manifest's order.
     pub channels: Vec<Channel>,
     /// Memory for channels that are made at run time, by number.
-    pub slots: Vec<Slot>,
+    pub links: Vec<Link>,
     /// Sandboxes that end a run when they end (`exited`, `stopped`).
     pub ends_with: Vec<usize>,
     /// Files behind the machine's drives: name, file.
@@ -456,11 +456,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The number of a slot among those of its owner, as manifests count; 0 of one that is not there.
+    /// The number of a link among those of its owner, as manifests count; 0 of one that is not there.
     #[must_use]
-    pub fn which_slot(&self, number: usize) -> usize {
-        let owner = self.slots.get(number).map(|slot| slot.owner);
-        self.slots.iter().take(number).filter(|slot| Some(slot.owner) == owner).count()
+    pub fn which_link(&self, number: usize) -> usize {
+        let owner = self.links.get(number).map(|link| link.owner);
+        self.links.iter().take(number).filter(|link| Some(link.owner) == owner).count()
     }
 
     /// How the receiver of a sender's region is woken, if it is.

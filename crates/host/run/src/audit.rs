@@ -67,7 +67,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         let mut need = |when: bool, what: u32| needs |= if when { what } else { 0 };
         need(functions || !lines.is_empty() || clock, need::DEVICES);
         need(sandbox.cores.len() != 1, need::CORES);
-        need(plan.slots.iter().any(|s| s.owner == index || s.to.contains(&index)), need::SLOTS);
+        need(plan.links.iter().any(|s| s.owner == index || s.to.contains(&index)), need::LINKS);
         need(plan.channels.iter().any(loaded), need::LOADS);
         need(rights, need::CONTROL);
         need(plan.channels.iter().any(|c| messages(c) || rings(c)), need::CHANNELS);
@@ -112,14 +112,14 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         image: range(&plan.image),
         sandboxes,
         channels: channels.collect(),
-        slots: { plan.slots.iter() }
-            .map(|slot| claim::Slot {
-                place: place(&slot.place),
-                owner: slot.owner,
-                to: slot.to.clone(),
-                hpa: slot.hpa,
-                gpa: slot.gpa,
-                len: slot.len,
+        links: { plan.links.iter() }
+            .map(|link| claim::Link {
+                place: place(&link.place),
+                owner: link.owner,
+                to: link.to.clone(),
+                hpa: link.hpa,
+                gpa: link.gpa,
+                len: link.len,
             })
             .collect(),
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),

@@ -21,7 +21,7 @@ pub struct Facts {
     /// It may control others, or make channels at run time.
     pub asks: bool,
     /// It is an end of channels made at run time.
-    pub connects: bool,
+    pub links: bool,
     /// Bytes that it ever wrote to its console.
     pub console: u64,
     /// Whole seconds for which it has run since, rounded up.
@@ -62,7 +62,7 @@ pub fn allowed(facts: &Facts) -> BTreeMap<&'static str, u64> {
     if facts.rings {
         allow("ring", RINGS * facts.seconds);
     }
-    if facts.connects {
+    if facts.links {
         allow("doorbell", REQUESTS * facts.seconds);
     }
     if facts.cpuid {
@@ -114,7 +114,7 @@ mod tests {
         functions: 0,
         rings: false,
         asks: false,
-        connects: false,
+        links: false,
         console: 0,
         seconds: 6,
     };
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn nobody_takes_what_is_not_listed() {
         let linux = Facts { linux: true, stopped: true, functions: 2, ..BARE };
-        let smp = Facts { cores: 2, connects: true, asks: true, rings: true, ..linux };
+        let smp = Facts { cores: 2, links: true, asks: true, rings: true, ..linux };
         for facts in [BARE, linux, smp] {
             for cause in ["cpuid", "denied", "other", "exception", "cache"] {
                 assert!(!judge(&taken(&[(cause, 1)]), &allowed(&facts)).0, "{cause} {facts:?}");
@@ -152,7 +152,7 @@ mod tests {
             functions: 2,
             rings: true,
             asks: true,
-            connects: true,
+            links: true,
             ..BARE
         };
         let bounds = allowed(&facts);

@@ -117,7 +117,7 @@ impl Own {
 
     /// Doorbells that its own doing accounts for, and others' rings: those that their monitors counted, and the
     /// manifest allows. One core rings itself at power-off only. Several cores ring each other's monitors by NMI, INIT
-    /// and SIPI; each is an exit of the sender's, counted as `ipi`. They also do so each time that a slot is taken from
+    /// and SIPI; each is an exit of the sender's, counted as `ipi`. They also do so each time that a link is taken from
     /// the guest.
     fn doorbells(&self, sandbox: &Sandbox) -> u64 {
         let off = self.linux && sandbox.state == "stopped";
@@ -194,7 +194,7 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
             promise(format!("{} came to user space", sandbox.name), false, sandbox.state)
         });
     }
-    let connects = plan.slots.iter().any(|slot| slot.concerns(index));
+    let links = plan.links.iter().any(|link| link.concerns(index));
     let rung = |channel: &Channel| channel.bell.is_some() && peers(channel).contains(&index);
     let console = outcome
         .snapshot
@@ -207,9 +207,9 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         stopped: sandbox.state == "stopped",
         cores: own.cores.len() as u64,
         functions: own.functions.len() as u64,
-        rings: connects || plan.channels.iter().any(rung),
-        asks: connects || own.control.iter().any(|rights| !rights.is_empty()),
-        connects,
+        rings: links || plan.channels.iter().any(rung),
+        asks: links || own.control.iter().any(|rights| !rights.is_empty()),
+        links,
         console,
         seconds: sandbox.exits.steady_seconds.ceil() as u64,
     };

@@ -104,7 +104,7 @@ impl<M: Machine> Kernel<'_, M> {
                     // It would have no time to go on with.
                     return Err(Status::new(Code::NoContext, 0, 0));
                 }
-                // The answer stops a thread that has a slot open. Closing it is a call of the monitor, one in each
+                // The answer stops a thread that has a link open. Closing it is a call of the monitor, one in each
                 // entry: so this call is made again.
                 if !call.goes_on() && self.part_caller(reply) {
                     self.machine.get_mut(thread).registers.repeat::<M::Layout>();

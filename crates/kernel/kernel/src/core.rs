@@ -29,7 +29,7 @@ pub struct Core {
     pub undecided: u32,
     /// Cost of an activation of a context, ns: charged to it.
     pub cost: u32,
-    /// Slots of channels made at run time that programs have, side by side, and how many.
+    /// Links that programs have, side by side, and how many.
     pub links: Ref<Link>,
     /// See above.
     pub link_count: u32,

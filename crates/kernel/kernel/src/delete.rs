@@ -36,7 +36,7 @@ impl<M: Machine> Kernel<'_, M> {
             if self.end(leaf) {
                 tree::remove(self.machine, leaf);
             }
-            // It may have closed a slot, which is a call of the monitor: an entry has one at most.
+            // It may have closed a link, which is a call of the monitor: an entry has one at most.
             if matches!(kind, Kind::Thread | Kind::Link) {
                 return Progress::Again;
             }

@@ -43,14 +43,14 @@ impl<M: Machine> Kernel<'_, M> {
             line.hex(", address ", exception.address)
                 .text("; it has no fault handler, and is stopped");
             self.machine.print(line.end());
-            // Its instruction is kept: `ends` puts another one there until all slots are closed.
+            // Its instruction is kept: `ends` puts another one there until all links are closed.
             self.machine.get_mut(thread).raised_at = registers.ip::<M::Layout>();
             self.ends(thread);
         }
         self.decide();
     }
 
-    /// Ends a thread that goes no further. It closes a slot that it has opened, while it still pays for that itself;
+    /// Ends a thread that goes no further. It closes a link that it has opened, while it still pays for that itself;
     /// when none is left it stops. Until then it goes on at an address where no program has an instruction. So it comes
     /// back by an exception, with all other interrupts and timers in between.
     fn ends(&mut self, thread: Ref<Thread>) {

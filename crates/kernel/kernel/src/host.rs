@@ -7,8 +7,8 @@ use crate::machine::{Layout, Machine, Object, REGISTERS, Ref, Time, Vectors};
 use crate::{Cap, PageTable};
 use bulkhead_arch::{Entry, Stage1};
 use bulkhead_kernel_abi::{Code, Kind, Label, Status, label};
-use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
-use bulkhead_layout::link::{self, SLOTS};
+use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, LOOK, OFFER, OK};
+use bulkhead_layout::link::{self, MAX_LINKS};
 use bulkhead_trace::{Event, Record, Writer};
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -63,7 +63,7 @@ pub struct Host<L: Layout, P> {
     pub looks: Cell<u64>,
     /// Requests to its monitor.
     pub asked: Vec<[u64; 3]>,
-    /// The slots that the sandbox has, as a set.
+    /// The links that the sandbox has, as a set.
     pub has: u32,
     /// True if the monitor answers that another core is at it.
     pub busy: bool,
@@ -346,14 +346,14 @@ impl<L: Layout, P: Stage1> Machine for Host<L, P> {
         self.console.push_str(&String::from_utf8_lossy(text));
     }
 
-    /// As a monitor with slots does, all of which are free, and stand offered to it.
+    /// As a monitor with links does, all of which are free, and stand offered to it.
     fn ask(&mut self, call: u64, first: u64, second: u64) -> u64 {
         self.asked.push([call, first, second]);
         self.time += self.answers_after;
-        let slot = if call == OFFER { second } else { first } as u32 % SLOTS as u32;
-        let (bit, has) = (1 << slot, self.has >> slot & 1 != 0);
+        let link = if call == OFFER { second } else { first } as u32 % MAX_LINKS as u32;
+        let (bit, has) = (1 << link, self.has >> link & 1 != 0);
         match call {
-            SLOT => return if has { link::OPEN } else { link::IDLE },
+            LOOK => return if has { link::OPEN } else { link::IDLE },
             _ if self.busy => return BUSY,
             OFFER | ACCEPT if has => return BUSY,
             OFFER | ACCEPT => self.has |= bit,

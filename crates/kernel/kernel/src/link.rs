@@ -1,17 +1,17 @@
-//! Slots of channels that are made at run time (`docs/connecting.md`), in the hands of programs. The monitor knows each
-//! sandbox's slots. The kernel asks it in a program's name, and shows the program the open ones. So a program that
-//! touches a closed slot raises an exception of its own, where a denied access would end the sandbox.
+//! Links (`docs/links.md`), in the hands of programs. The monitor knows each
+//! sandbox's links. The kernel asks it in a program's name, and shows the program the open ones. So a program that
+//! touches a closed link raises an exception of its own, where a denied access would end the sandbox.
 //!
-//! It keeps this true: a slot that a program sees, the sandbox has. A slot is shown after the monitor's `OK`, and taken
-//! out of the program's memory before the monitor is asked to close it. A slot that the other end takes away meanwhile
-//! stays: pages in place of it lie there until this end closes. A slot is closed with the thread that opened it, and
+//! It keeps this true: a link that a program sees, the sandbox has. A link is shown after the monitor's `OK`, and taken
+//! out of the program's memory before the monitor is asked to close it. A link that the other end takes away meanwhile
+//! stays: pages in place of it lie there until this end closes. A link is closed with the thread that opened it, and
 //! with the capability.
 
 use crate::invoke::{Outcome, below, no_call};
 use crate::lookup::check;
 use crate::{Cap, Kernel, Link, Machine, Place, Ref, Reply, Slot, Thread, space, tree};
 use bulkhead_kernel_abi::{Code, Kind, Label, Rights, Status, label};
-use bulkhead_layout::hypercall::{ACCEPT, BUSY, CLOSE, OFFER, OK, SLOT};
+use bulkhead_layout::hypercall::{ACCEPT, BUSY, CLOSE, LOOK, OFFER, OK};
 
 impl<M: Machine> Kernel<'_, M> {
     #[inline(never)]
@@ -24,7 +24,7 @@ impl<M: Machine> Kernel<'_, M> {
             label::LOOK => {
                 check(&cap, Rights::READ, 0)?;
                 let which = below(words[0], 2, 1)?;
-                Ok(self.machine.ask(SLOT, number, which))
+                Ok(self.machine.ask(LOOK, number, which))
             }
             label::OFFER => {
                 check(&cap, Rights::WRITE, 0)?;
@@ -48,7 +48,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Makes a call after which the sandbox has the slot, if the monitor says so.
+    /// Makes a call after which the sandbox has the link, if the monitor says so.
     fn open(&mut self, slot: Ref<Slot>, [call, first, second]: [u64; 3]) -> u64 {
         // First the monitor, then the program: what is shown is always the sandbox's.
         let answer = self.machine.ask(call, first, second);
@@ -57,7 +57,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let (at, thread) = (self.machine.get(slot).cap.at::<Link>(), self.core.current);
         let link = self.machine.get_mut(at);
-        // The thread is noted, since the slot is closed with it.
+        // The thread is noted, since the link is closed with it.
         (link.open, link.thread) = (1, thread);
         link.uses += 1;
         let uses = link.uses;
@@ -82,7 +82,7 @@ impl<M: Machine> Kernel<'_, M> {
         answer
     }
 
-    /// Ends the use of a slot that began by a capability, which goes.
+    /// Ends the use of a link that began by a capability, which goes.
     pub(crate) fn end_use(&mut self, cap: &Cap) {
         let Link { open, uses, .. } = *self.machine.get(cap.at());
         // Another capability of the link may have begun the present use.
@@ -91,7 +91,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Closes one of the slots that a thread has opened, if it raised a fault and may not go on. Returns true if there
+    /// Closes one of the links that a thread has opened, if it raised a fault and may not go on. Returns true if there
     /// was one.
     pub(crate) fn part_faulted(&mut self, thread: Ref<Thread>) -> bool {
         self.machine.get(thread).flags & Thread::FAULTS != 0 && self.part_once(thread)
@@ -103,8 +103,8 @@ impl<M: Machine> Kernel<'_, M> {
         caller.some().is_some_and(|caller| self.part_faulted(caller))
     }
 
-    /// Closes one of a thread's slots, and returns true if there was one. The thread ends or begins anew: no thread
-    /// goes on with its slots. Each is a call of the monitor, so an entry of the kernel has one at most. The ending
+    /// Closes one of a thread's links, and returns true if there was one. The thread ends or begins anew: no thread
+    /// goes on with its links. Each is a call of the monitor, so an entry of the kernel has one at most. The ending
     /// thread, or its deleter, comes again.
     #[inline(always)]
     pub(crate) fn part_once(&mut self, thread: Ref<Thread>) -> bool {
@@ -130,7 +130,7 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// Makes a link's object behind the present ones, which no call can. `to` is the set of sandboxes that the slot may
+    /// Makes a link's object behind the present ones, which no call can. `to` is the set of sandboxes that the link may
     /// be offered to. `table` maps its memory, and `space` is the slot with the space in which it is seen.
     pub fn make_link(
         &mut self,

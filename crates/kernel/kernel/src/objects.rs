@@ -124,9 +124,9 @@ impl Thread {
     pub const FAULTS: u8 = 1 << 3;
     /// It may run on a context that goes through as many calls as it may: its calls take the general way.
     pub const DEEP: u8 = 1 << 4;
-    /// It has offered or accepted a slot.
+    /// It has offered or accepted a link.
     pub const LINKS: u8 = 1 << 5;
-    /// It raised an unhandled exception, and closes its slots, one in each entry, before it stops.
+    /// It raised an unhandled exception, and closes its links, one in each entry, before it stops.
     pub const ENDS: u8 = 1 << 6;
 }
 
@@ -261,7 +261,7 @@ impl Interrupt {
     pub const MASKED: u32 = 2;
 }
 
-/// A slot of channels that are made at run time, in the hands of a program.
+/// A link, in the hands of a program.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Link {

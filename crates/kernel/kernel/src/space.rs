@@ -87,7 +87,7 @@ fn table<M: Machine>(
     Ok(at)
 }
 
-/// Tells if slots of channels made at run time are seen there, so that nothing else can be. A mapping on a link's table
+/// Tells if links are seen there, so that nothing else can be. A mapping on a link's table
 /// comes back with the table, when the program that made it has long given it up.
 fn is_links(address: u64) -> bool {
     (at::LINKS..at::LINKS_END).contains(&address)
@@ -106,7 +106,7 @@ pub(crate) fn set_link<M: Machine>(kernel: &mut Kernel<'_, M>, at: Ref<Link>, th
         false => M::Pages::empty(),
     };
     kernel.machine.get_mut(above).0[index(address, 1)] = entry;
-    // All translations of the space: a slot has up to 512 pages.
+    // All translations of the space: a link has up to 512 pages.
     if !there && kernel.core.space == kernel.machine.physical(space) {
         let root = kernel.core.space;
         kernel.machine.enter_space(root);

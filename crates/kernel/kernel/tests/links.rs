@@ -1,21 +1,21 @@
-//! Slots of channels made at run time: a program sees its sandbox's slots, and no others.
+//! Links: a program sees its sandbox's links, and no others.
 
 use bulkhead_kernel_fake::USER_END;
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, Rights, at, label};
 use bulkhead_kernel_fake::kernel::host::Odd;
 use bulkhead_kernel_fake::kernel::{Exception, Machine as _, Ref, State, Time};
 use bulkhead_kernel_fake::{Thread, World, both};
-use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
+use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, LOOK, OFFER, OK};
 use bulkhead_layout::link;
 
-/// Two slots, and a thread that is in their space.
+/// Two links, and a thread that is in their space.
 fn links(world: &mut World) -> ([Address; 2], Thread) {
     let links = world.links();
     let thread = world.thread_of(10, Policy::Full, 0, 1_000_000);
     (links, thread)
 }
 
-/// The pages of a slot that the space in use shows.
+/// The pages of a link that the space in use shows.
 fn seen(world: &World, number: u64) -> usize {
     let first = at::LINKS + number * at::LINK;
     world.mapped().keys().filter(|address| (first..first + at::LINK).contains(address)).count()
@@ -45,7 +45,7 @@ fn what_is_open_is_seen_and_what_is_closed_is_not() {
         assert_eq!(ask(world, thread, mine, label::CLOSE, [0, 0]), BAD_ARGUMENT);
         let asked = &world.machine.asked;
         let offered = [OFFER, 1, 0xBEEF_0000];
-        let [close, own, others] = [[CLOSE, 0, 0], [SLOT, 0, 0], [SLOT, 0, 1]];
+        let [close, own, others] = [[CLOSE, 0, 0], [LOOK, 0, 0], [LOOK, 0, 1]];
         let again = [OFFER, 3, 0];
         assert_eq!(asked[..], [offered, again, [ACCEPT, 1, 7], own, close, others, close]);
     });
@@ -129,7 +129,7 @@ fn at_most_one(world: &mut World, entry: impl FnOnce(&mut World)) {
 }
 
 #[test]
-fn a_slot_is_closed_with_the_thread_that_opened_it() {
+fn a_link_is_closed_with_the_thread_that_opened_it() {
     // An exception without a handler, a handler that lets it not go on or cannot any more, a new beginning, the end.
     let ends: [fn(&mut World, Thread); 9] = [
         |world, thread| {
@@ -143,7 +143,7 @@ fn a_slot_is_closed_with_the_thread_that_opened_it() {
             }
         },
         |world, thread| {
-            // By a thread with time, which has none of the other thread's slots.
+            // By a thread with time, which has none of the other thread's links.
             let (_, [_, reply]) = faults(world, thread, true);
             let other = world.thread(95);
             for _ in 0..3 {
@@ -195,12 +195,12 @@ fn a_slot_is_closed_with_the_thread_that_opened_it() {
     }
 }
 
-/// A thread begins anew, and another ends, with as many slots open as there can be. Each entry asks the monitor for one
-/// thing, and looks at each slot once. All other costs of an entry are as with one slot.
+/// A thread begins anew, and another ends, with as many links open as there can be. Each entry asks the monitor for one
+/// thing, and looks at each link once. All other costs of an entry are as with one link.
 #[test]
-fn an_entry_with_all_slots_open_is_as_long_as_a_search() {
-    const ALL: u32 = link::SLOTS as u32;
-    /// Looks of a `START` that closes a slot, or a deletion that does, but for those that search.
+fn an_entry_with_all_links_open_is_as_long_as_a_search() {
+    const ALL: u32 = link::MAX_LINKS as u32;
+    /// Looks of a `START` that closes a link, or a deletion that does, but for those that search.
     const ENTRY: u64 = 60;
     both(|world| {
         let all = world.links_of(ALL);
@@ -252,7 +252,7 @@ fn who_crashes_pays_for_the_closing() {
 }
 
 #[test]
-fn another_threads_slot_stays_when_one_ends() {
+fn another_threads_link_stays_when_one_ends() {
     both(|world| {
         let ([mine, other], thread) = links(world);
         let second = world.thread_of(20, Policy::Full, 0, 1_000_000);
@@ -261,7 +261,7 @@ fn another_threads_slot_stays_when_one_ends() {
         assert_eq!(ask(world, second, mine, label::OFFER, [1, 0]), OK);
         assert_eq!(ask(world, second, mine, label::CLOSE, [0, 0]), OK);
         world.does(second.cap, label::SUSPEND, [0; 4]);
-        // A slot that one thread has closed belongs to the next one that opens it.
+        // A link that one thread has closed belongs to the next one that opens it.
         assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), OK);
         world.delete(second.cap);
         world.audit();
@@ -270,7 +270,7 @@ fn another_threads_slot_stays_when_one_ends() {
 }
 
 #[test]
-fn a_slot_is_closed_with_the_capability_that_opened_it_and_no_other() {
+fn a_link_is_closed_with_the_capability_that_opened_it_and_no_other() {
     both(|world| {
         let ([mine, _], thread) = links(world);
         let [first, second] = [0; 2].map(|_| world.copy(mine, Rights::ALL, 0));
@@ -291,7 +291,7 @@ fn a_slot_is_closed_with_the_capability_that_opened_it_and_no_other() {
 }
 
 #[test]
-fn nothing_else_can_be_mapped_where_slots_are_seen() {
+fn nothing_else_can_be_mapped_where_links_are_seen() {
     both(|world| {
         let ([mine, _], thread) = links(world);
         let (frame, table) = (world.make(Kind::Frame, 12), world.make(Kind::Table, 0));
@@ -313,7 +313,7 @@ fn nothing_else_can_be_mapped_where_slots_are_seen() {
     });
 }
 
-/// The error for a frame at a place of a slot: it is taken, or lacks a table that no program can put there.
+/// The error for a frame at a place of a link: it is taken, or lacks a table that no program can put there.
 fn occupied(world: &World, address: u64) -> Code {
     match seen(world, (address - at::LINKS) / at::LINK) {
         0 => Code::NoTable,
@@ -322,7 +322,7 @@ fn occupied(world: &World, address: u64) -> Code {
 }
 
 #[test]
-fn a_space_that_ends_shows_no_slot_and_its_slot_can_still_be_closed() {
+fn a_space_that_ends_shows_no_link_and_its_link_can_still_be_closed() {
     both(|world| {
         let ([mine, _], thread) = links(world);
         assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), OK);

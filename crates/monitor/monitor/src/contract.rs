@@ -64,9 +64,9 @@ pub trait Layout {
     fn word(&self, at: u64) -> &AtomicU64;
     /// Returns the steps of a launch record.
     fn ops(&self, part: Slice) -> &[Op];
-    /// Entries of a slot in the guest's tables.
+    /// Entries of a link in the guest's tables.
     fn entries(&self, part: Slice) -> &[u64];
-    /// Slots that the sandbox is a party of.
+    /// Links that the sandbox is a party of.
     fn links(&self) -> &[Link];
     /// Doorbells of channels, by number.
     fn bells(&self) -> &[Bell];

@@ -41,7 +41,7 @@ pub fn decided<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
         }
         Call::Control(to, request) => mail::post(m, to, request),
         Call::Status(of) => m.mailbox(of).status.load(Ordering::Acquire),
-        Call::Slot(slot) => link::call(m, call, slot, arguments),
+        Call::Link(link) => link::call(m, call, link, arguments),
         Call::Answer(result) => result,
         Call::Denied(lacks) => {
             // A reader needs both arguments to say what would have granted the call.

@@ -1,4 +1,4 @@
-//! The part of a monitor that no architecture shows in: a sandbox's life, its mail, its slots, its records, its
+//! The part of a monitor that no architecture shows in: a sandbox's life, its mail, its links, its records, its
 //! hypercalls. An architecture's shell implements [`contract`] for a core and calls these functions at its exits.
 //!
 //! Handlers decide and return an [`Outcome`]; [`exit::carry_out`] alone counts an exit, moves the guest on or ends

@@ -1,16 +1,16 @@
-//! Slots of channels that are made at run time, as this sandbox has them ([`bulkhead_monitor_abi::link`]).
+//! Links, as this sandbox has them ([`bulkhead_monitor_abi::link`]).
 
 use crate::contract::Monitor;
 use crate::record::add;
 use crate::{mail, signal};
 use bulkhead_monitor_abi::cores::To;
-use bulkhead_monitor_abi::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
-use bulkhead_monitor_abi::link::{self, Link, OPEN, SLOTS, Side};
+use bulkhead_monitor_abi::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, LOOK, OFFER, OK};
+use bulkhead_monitor_abi::link::{self, Link, MAX_LINKS, OPEN, Side};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::record::RecordMemory;
 use core::sync::atomic::AtomicU64;
 
-/// This sandbox's part in a slot.
+/// This sandbox's part in a link.
 struct Part<'a, M>(&'a M, &'a Link);
 
 impl<M: Monitor> Side for Part<'_, M> {
@@ -26,7 +26,7 @@ impl<M: Monitor> Side for Part<'_, M> {
 
     #[inline(never)]
     fn word(&self, of: u32) -> &AtomicU64 {
-        &self.0.mailbox(of).links[self.1.number as usize % SLOTS]
+        &self.0.mailbox(of).links[self.1.number as usize % MAX_LINKS]
     }
 
     fn clear(&self) {
@@ -74,11 +74,11 @@ impl<M: Monitor> Side for Part<'_, M> {
 }
 
 fn parts<M: Monitor>(m: &M) -> impl Iterator<Item = Part<'_, M>> {
-    let links = if M::has(need::SLOTS) { m.links() } else { &[] };
+    let links = if M::has(need::LINKS) { m.links() } else { &[] };
     links.iter().map(move |link| Part(m, link))
 }
 
-/// Does what slots demand when a doorbell has come.
+/// Does what links demand when a doorbell has come.
 pub fn look<M: Monitor>(m: &M) {
     for part in parts(m) {
         link::empty(&part, m.index(), || m.flush());
@@ -95,10 +95,10 @@ pub fn end<M: Monitor>(m: &M) {
     parts(m).for_each(|part| link::end(&part));
 }
 
-/// Makes a call with its first two arguments; `slot` is the one that they name.
-pub fn call<M: Monitor>(m: &M, call: u64, slot: u32, [first, second]: [u64; 2]) -> u64 {
+/// Makes a call with its first two arguments; `link` is the one that they name.
+pub fn call<M: Monitor>(m: &M, call: u64, link: u32, [first, second]: [u64; 2]) -> u64 {
     // The right is checked before, by the manifest's sets; this finds the number.
-    let Some(part) = parts(m).find(|part| part.1.number == slot) else { return BAD_ARGUMENT };
+    let Some(part) = parts(m).find(|part| part.1.number == link) else { return BAD_ARGUMENT };
     let (mine, to) = (part.owner() == part.me(), first as u32);
     let done = match call {
         OFFER if mine && part.1.to >> (to & 31) & 1 != 0 => {
@@ -106,7 +106,7 @@ pub fn call<M: Monitor>(m: &M, call: u64, slot: u32, [first, second]: [u64; 2]) 
         }
         ACCEPT if !mine => link::accept(&part, second as u32 as u64),
         CLOSE => link::close(&part),
-        SLOT => return link::state(&part, second != 0),
+        LOOK => return link::state(&part, second != 0),
         _ => None,
     };
     // The host compares doorbells with this number: no sandbox is rung for more often than it has consented.

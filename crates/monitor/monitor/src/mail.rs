@@ -44,8 +44,8 @@ fn asked<M: Monitor>(m: &M) -> Option<State> {
 
 /// Copies to the report how often each sandbox's monitor has rung for this one; on the first core.
 pub fn tally<M: Monitor>(m: &M) {
-    // Only other sandboxes' requests and slots ring, and own cores.
-    if !M::has(need::CONTROL | need::SLOTS | need::CORES) {
+    // Only other sandboxes' requests and links ring, and own cores.
+    if !M::has(need::CONTROL | need::LINKS | need::CORES) {
         return;
     }
     let config = m.config();

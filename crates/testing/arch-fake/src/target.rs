@@ -40,8 +40,8 @@ pub const FACTS: Facts = Facts {
         report_stride: 0x10_0000,
         functions: 0x1_3000_0000,
         channels: Span { start: 0x2_0000_0000, len: 1 << 30 },
-        slots: Span { start: 0x3_0000_0000, len: 16 * (PAGE << 11) },
-        slot_stride: PAGE << 11,
+        links: Span { start: 0x3_0000_0000, len: 16 * (PAGE << 11) },
+        link_stride: PAGE << 11,
     },
     doorbells: Doorbells { first: 700, step: 3, ring: 0x200 },
 };

@@ -8,13 +8,13 @@ use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_image::{Baked, Error, Programs, Target, bake, bake_for};
 use bulkhead_layout::image::{Header, Sandbox as Described};
 use bulkhead_layout::info::Info;
-use bulkhead_layout::map::{CONFIG_VA, CORES_VA, GUEST_VA, MAILBOX_VA, REPORT_VA, SLOT_TABLES_VA};
+use bulkhead_layout::map::{CONFIG_VA, CORES_VA, GUEST_VA, LINK_TABLES_VA, MAILBOX_VA, REPORT_VA};
 use bulkhead_layout::monitor::{Action, Slice};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{KINDS, size};
 use bulkhead_layout::{bell, need};
 use bulkhead_plan::{
-    Bell, Channel, Guest, Machine, Part, Plan, Right, Sandbox, Slot, Span, System, Wanted,
+    Bell, Channel, Guest, Link, Machine, Part, Plan, Right, Sandbox, Span, System, Wanted,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ fn sandbox(name: &str, cores: &[usize], enforce_segments: bool) -> Sandbox {
     }
 }
 
-/// Two sandboxes: raw pages to the right, messages with a doorbell to the left, a slot of the left one's.
+/// Two sandboxes: raw pages to the right, messages with a doorbell to the left, a link of the left one's.
 fn system() -> System {
     let machine = Machine {
         name: "odd".into(),
@@ -93,12 +93,12 @@ fn system() -> System {
         channel("queue", Part::Tx(shape), None, 1, 0, 2 * PAGE),
         channel("queue", Part::Rx, Some(bell), 0, 1, PAGE),
     ];
-    let slot = Slot {
+    let link = Link {
         owner: 0,
         to: vec![1],
         place: Default::default(),
         hpa: 0,
-        gpa: FACTS.guest.slots.start,
+        gpa: FACTS.guest.links.start,
         len: 3 * PAGE,
         sent: 2 * PAGE,
     };
@@ -109,7 +109,7 @@ fn system() -> System {
         // One fills the first window of RAM, and the other one needs both.
         sandboxes: vec![wanted(left, 33 * MIB), wanted(right, 3 * MIB)],
         channels,
-        slots: vec![slot],
+        links: vec![link],
         ..System::default()
     }
 }
@@ -251,7 +251,7 @@ fn the_plan_asks_the_target() {
     assert_eq!((second.gpa, second.len), (FACTS.guest.ram[1].start, MIB));
     let rams = plan.sandboxes.iter().flat_map(|s| &s.ram).map(|ram| (ram.hpa, ram.len));
     let others = plan.channels.iter().map(|c| (c.hpa, c.len));
-    for (hpa, len) in rams.chain(others).chain(plan.slots.iter().map(|s| (s.hpa, s.len))) {
+    for (hpa, len) in rams.chain(others).chain(plan.links.iter().map(|s| (s.hpa, s.len))) {
         assert!(hpa >= FACTS.lowest && hpa.is_multiple_of(PAGE), "{hpa:#x}");
         assert!(len < FACTS.large || hpa.is_multiple_of(FACTS.large), "{hpa:#x}");
     }
@@ -321,8 +321,8 @@ fn planned_monitor(plan: &Plan, index: usize) -> Reach {
             add(c.gpa, c.hpa, PAGE, Rights::RW);
         }
     }
-    for slot in plan.slots.iter().filter(|slot| slot.owner == index) {
-        add(slot.gpa, slot.hpa, slot.len, Rights::RW);
+    for link in plan.links.iter().filter(|link| link.owner == index) {
+        add(link.gpa, link.hpa, link.len, Rights::RW);
     }
     all
 }
@@ -364,8 +364,8 @@ fn wrong_monitor(baked: &Baked, index: usize) -> Option<String> {
                 "info page, IDT" | "configuration, launch record" | "pristine guest" => {
                     rights == Rights::R
                 }
-                // The entries of the one slot.
-                _ => at == low(SLOT_TABLES_VA) && rights == Rights::RW,
+                // The entries of the one link.
+                _ => at == low(LINK_TABLES_VA) && rights == Rights::RW,
             },
             _ => false,
         };
@@ -468,7 +468,7 @@ fn x86_stands_in_few_modules() {
         }
         let text = std::fs::read_to_string(&path).expect("text");
         let words = ["bulkhead_arch_x86", "kernel_x86", "IMAGE_PA", "GUEST_LOW_END", "GUEST_HIGH"];
-        let words = words.iter().chain(&["TRAMPOLINE_PA", "INFO_GPA", "SLOTS_GPA", "BELL_PORT"]);
+        let words = words.iter().chain(&["TRAMPOLINE_PA", "INFO_GPA", "LINKS_GPA", "BELL_PORT"]);
         let name = path.strip_prefix(&host).expect("below").display().to_string();
         let code = || text.lines().filter(|line| !line.trim_start().starts_with("//"));
         if words.into_iter().any(|word| code().any(|line| line.contains(word))) {

@@ -10,10 +10,10 @@ pub mod airframe;
 pub mod books;
 pub mod control;
 pub mod estimate;
-pub mod link;
 pub mod math;
 pub mod noise;
 pub mod profile;
+pub mod words;
 pub mod world;
 
 use airframe::{Airframe, Sensors};

@@ -16,8 +16,8 @@ fn without(rule: &str, bytes: &[u8]) -> Result<Seen, String> {
     let mut input = Input::new(bytes);
     let mut seen = Seen::default();
     let sandboxes = 1 + input.below(bulkhead_layout::MAX_SANDBOXES) as u32;
-    let [stop, start, restart, connect, slots] = [0; 5].map(|_| input.next() as u32);
-    let rights = Rights { control: [stop, start, restart], connect, slots };
+    let [stop, start, restart, offer, links] = [0; 5].map(|_| input.next() as u32);
+    let rights = Rights { control: [stop, start, restart], offer, links };
     while !input.is_empty() {
         let rax = match input.below(4) {
             0 => input.next(),
@@ -54,13 +54,9 @@ mod tests {
         let mut random = Random::new(1);
         let inputs: Vec<Vec<u8>> =
             (0..200).map(|_| (0..400).map(|_| random.next() as u8).collect()).collect();
-        for rule in [
-            "connect-right",
-            "control-right",
-            "hypercall-cpl",
-            "hypercall-length",
-            "hypercall-number",
-        ] {
+        for rule in
+            ["link-right", "control-right", "hypercall-cpl", "hypercall-length", "hypercall-number"]
+        {
             assert!(inputs.iter().any(|input| without(rule, input).is_err()), "{rule}");
         }
         let through: u64 = inputs.iter().map(|input| run(input).unwrap().through).sum();

@@ -33,7 +33,7 @@ fn is_marked(world: &World, at: u32) -> bool {
     world.machine.get(word) >> (page % 64) & 1 != 0
 }
 
-/// Slots that a space shows, by address: true if the sandbox has them, and the table that maps them.
+/// Links that a space shows, by address: true if the sandbox has them, and the table that maps them.
 fn links(world: &World) -> HashMap<(u32, u64), (bool, u64)> {
     let m = &world.machine;
     let all = (0..world.core.link_count).map(|n| *m.get(world.core.links.nth(n)));
@@ -46,17 +46,17 @@ fn links(world: &World) -> HashMap<(u32, u64), (bool, u64)> {
     seen.map(number).collect()
 }
 
-/// Checks the kernel's knowledge of slots: it agrees with the monitor's, and the threads in it exist.
+/// Checks the kernel's knowledge of links: it agrees with the monitor's, and the threads in it exist.
 fn check_links(world: &World) -> Result<(), String> {
     let m = &world.machine;
     for n in 0..world.core.link_count {
         let Link { number, thread, open, .. } = *m.get(world.core.links.nth(n));
         let has = m.has >> number & 1 != 0;
-        must!(has == (open != 0), "slot {number} is {open}, and the sandbox has it: {has}");
+        must!(has == (open != 0), "link {number} is {open}, and the sandbox has it: {has}");
         let Some(thread) = thread.some() else { continue };
-        must!(m.begins(thread.at(), Kind::Thread), "slot {number} is of a thread that was");
+        must!(m.begins(thread.at(), Kind::Thread), "link {number} is of a thread that was");
         let flags = m.get(thread).flags;
-        must!(flags & Thread::LINKS != 0, "slot {number} does not end with its thread");
+        must!(flags & Thread::LINKS != 0, "link {number} does not end with its thread");
     }
     Ok(())
 }
@@ -82,13 +82,13 @@ pub fn check(world: &World, held: &[Held]) -> Result<(), String> {
             let link = links.get(&(root, address / at::LINK * at::LINK));
             match (entry, link.filter(|_| level < 2)) {
                 (Entry::Table(pa), Some(&(has, table))) => {
-                    must!(pa == table, "{pa:#x} at {address:#x}, where a slot is seen");
-                    must!(has, "the slot at {address:#x} is seen, and the sandbox has it not");
+                    must!(pa == table, "{pa:#x} at {address:#x}, where a link is seen");
+                    must!(has, "the link at {address:#x} is seen, and the sandbox has it not");
                     continue;
                 }
                 (Entry::Page(pa, ..), Some(_)) => {
-                    let own = World::SLOTS + (address & (at::LINK - 1));
-                    must!(pa == own, "{pa:#x} at {address:#x}, in a slot");
+                    let own = World::LINK_MEMORY + (address & (at::LINK - 1));
+                    must!(pa == own, "{pa:#x} at {address:#x}, in a link");
                     continue;
                 }
                 _ => (),

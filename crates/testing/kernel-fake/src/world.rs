@@ -19,7 +19,7 @@ pub const USER_END: u64 = <Odd as Layout>::USER_END;
 const SPACES: u32 = PAGE;
 const INTERRUPT: u32 = 2 * PAGE;
 const LINE: u32 = INTERRUPT + 64;
-/// Two slots of channels made at run time, side by side, and the tables that map them.
+/// Two links, side by side, and the tables that map them.
 const LINKS: u32 = 3 * PAGE;
 const LINK_TABLES: u32 = 4 * PAGE;
 /// Where the root node lies, and how many slots it has, as a power of two.
@@ -514,8 +514,8 @@ impl World {
         address
     }
 
-    /// Makes two slots of channels made at run time, seen in the first space. The capabilities are of slot 0, which may
-    /// be offered to [`World::OFFERED_TO`], and of slot 1, which is another sandbox's.
+    /// Makes two links, seen in the first space. The capabilities are of link 0, which may
+    /// be offered to [`World::OFFERED_TO`], and of link 1, which is another sandbox's.
     ///
     /// # Panics
     /// If it is asked for more than once.
@@ -524,7 +524,7 @@ impl World {
         [all[0], all[1]]
     }
 
-    /// So many, of which all but slot 0 are another sandbox's.
+    /// So many, of which all but link 0 are another sandbox's.
     ///
     /// # Panics
     /// If it is asked for more than once.
@@ -546,7 +546,7 @@ impl World {
                 for (page, entry) in entries.iter_mut().take(3).enumerate() {
                     let rights = PageRights { write: page == 2, execute: false };
                     *entry = FakeFormat::page(
-                        Self::SLOTS + page as u64 * 4096,
+                        Self::LINK_MEMORY + page as u64 * 4096,
                         rights,
                         Memory::Normal,
                         0,
@@ -564,10 +564,10 @@ impl World {
         (0..count).map(link).collect()
     }
 
-    /// Sandboxes that slot 0 of [`World::links`] may be offered to, as a set.
+    /// Sandboxes that link 0 of [`World::links`] may be offered to, as a set.
     pub const OFFERED_TO: u32 = 0b1010;
-    /// Where the memory of slots lies, which is none of the machine's own.
-    pub const SLOTS: u64 = 0xDC00_0000;
+    /// Where the memory of links lies, which is none of the machine's own.
+    pub const LINK_MEMORY: u64 = 0xDC00_0000;
 
     /// A notification is signalled, by the interrupt.
     pub fn signal(&mut self, notification: Address) {

@@ -27,9 +27,9 @@ pub fn called(
         _ => stop | start | restart,
     };
     let named = |to: u32| u64::from(to) == first && to < sandboxes && has(asked);
-    let slots = |call| (calls::ACCEPT..=calls::SLOT).contains(&call);
+    let links = |call| (calls::ACCEPT..=calls::LOOK).contains(&call);
     let right = match decided {
-        Call::Answer(calls::NO_CALL) => cpl != 0 || !(calls::NULL..=calls::SLOT).contains(&rax),
+        Call::Answer(calls::NO_CALL) => cpl != 0 || !(calls::NULL..=calls::LOOK).contains(&rax),
         _ if cpl != 0 => false,
         Call::Answer(calls::OK) => rax == calls::NULL,
         Call::Answer(calls::BAD_ARGUMENT) => {
@@ -45,16 +45,16 @@ pub fn called(
             rax == calls::CONTROL && named(to) && request == second && (1..=3).contains(&request)
         }
         Call::Status(of) => rax == calls::STATUS && named(of),
-        Call::Slot(slot) if rax == calls::OFFER => {
-            u64::from(slot) == second & 0xFFFF && has(rights.connect)
+        Call::Link(link) if rax == calls::OFFER => {
+            u64::from(link) == second & 0xFFFF && has(rights.offer)
         }
-        Call::Slot(slot) => slots(rax) && u64::from(slot) == first && has(rights.slots),
+        Call::Link(link) => links(rax) && u64::from(link) == first && has(rights.links),
         Call::Denied(lacks) => match rax {
             calls::CONTROL | calls::STATUS => {
                 lacks == Condition::Control && (first >= u64::from(sandboxes) || !has(asked))
             }
-            calls::OFFER => lacks == Condition::Connect && !has(rights.connect),
-            _ => slots(rax) && lacks == Condition::Slot && !has(rights.slots),
+            calls::OFFER => lacks == Condition::Offer && !has(rights.offer),
+            _ => links(rax) && lacks == Condition::Link && !has(rights.links),
         },
     };
     match right {

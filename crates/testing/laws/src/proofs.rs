@@ -31,7 +31,7 @@ fn lvt_stored() {
 
 #[cfg_attr(kani, kani::proof)]
 fn hypercall_called() {
-    let rights = Rights { control: kani::any(), connect: kani::any(), slots: kani::any() };
+    let rights = Rights { control: kani::any(), offer: kani::any(), links: kani::any() };
     let sandboxes = kani::any();
     kani::assume(sandboxes >= 1 && sandboxes <= bulkhead_monitor_abi::MAX_SANDBOXES as u32);
     let cpl = kani::any();

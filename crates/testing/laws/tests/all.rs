@@ -4,7 +4,7 @@
 use bulkhead_decoder::Mode;
 use bulkhead_ioapic::{Lines, Wrong};
 use bulkhead_laws::{Lawful, hypercall, icr, ioapic, mmio, msi};
-use bulkhead_monitor_abi::hypercall::{NULL, Rights, SLOT};
+use bulkhead_monitor_abi::hypercall::{LOOK, NULL, Rights};
 use bulkhead_monitor_abi_x86::icr::Ids;
 use bulkhead_monitor_abi_x86::msr::{X2APIC_LVT, X2APIC_LVT_LAST};
 use bulkhead_pci::Rule;
@@ -121,14 +121,14 @@ fn sets() -> Vec<u32> {
 fn calls(rule: &str, count: &mut Count) -> Result<(), String> {
     let firsts = (0..40).chain([255, 256, u64::from(u32::MAX), 1 << 32, 1 << 32 | 3, u64::MAX]);
     let seconds = [0, 1, 2, 3, 4, 31, 32, 255, 256, 0xFFFF, 0x1_0003, u64::MAX];
-    for rax in (NULL - 2..=SLOT + 8).chain([0, u64::MAX, NULL | 1 << 32]) {
+    for rax in (NULL - 2..=LOOK + 8).chain([0, u64::MAX, NULL | 1 << 32]) {
         for first in firsts.clone() {
             for second in seconds {
                 for (n, set) in (0..5).flat_map(|n| sets().into_iter().map(move |set| (n, set))) {
                     let mut all = [0; 5];
                     all[n] = set;
-                    let [stop, start, restart, connect, slots] = all;
-                    let rights = Rights { control: [stop, start, restart], connect, slots };
+                    let [stop, start, restart, offer, links] = all;
+                    let rights = Rights { control: [stop, start, restart], offer, links };
                     for (cpl, sandboxes) in [(0, 1), (0, 5), (0, 32), (1, 5), (3, 32)] {
                         let enforced = |name: &str| name != rule;
                         let law = hypercall::called(
@@ -159,7 +159,7 @@ fn hypercalls() {
     calls("", &mut count).unwrap();
     count.tell("hypercalls");
     for rule in
-        ["hypercall-cpl", "hypercall-number", "hypercall-length", "control-right", "connect-right"]
+        ["hypercall-cpl", "hypercall-number", "hypercall-length", "control-right", "link-right"]
     {
         assert!(calls(rule, &mut Count::default()).is_err(), "{rule}");
     }

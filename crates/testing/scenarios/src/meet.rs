@@ -1,10 +1,10 @@
-//! A party of channels made at run time (`docs/connecting.md`), in a bare guest (`guests/meet`) and in a Linux
+//! A party of channels made at run time (`docs/links.md`), in a bare guest (`guests/meet`) and in a Linux
 //! (`bhchannel meet`). It takes steps, one after the other, each of them for up to `ms` milliseconds, by default three
 //! seconds.
 //!
 //! | step | does |
 //! |---|---|
-//! | `offer-N` | offers a slot to sandbox N |
+//! | `offer-N` | offers a link to sandbox N |
 //! | `joined` | waits until it was accepted |
 //! | `send`, `receive` | 200 messages through the last one, in order; the receiver waits for all |
 //! | `accept` | waits for an offer, and accepts it |
@@ -13,8 +13,8 @@
 //! | `zeros` | sees that nothing lies where the other wrote |
 //! | `left` | waits until the other has left |
 //! | `close` | closes the own end, and waits until nothing of it is left |
-//! | `watch` | its other core, or thread, reads and writes the slot from now on, for ever |
-//! | `touch` | reads the slot's memory |
+//! | `watch` | its other core, or thread, reads and writes the link from now on, for ever |
+//! | `touch` | reads the link's memory |
 //! | `keep` | sees for 200 ms that nobody changes the page that it alone writes |
 //! | `refused` | asks for all that it may not have |
 //! | `ask-N-R` | makes request R of sandbox N's monitor: 1 stop, 2 start |
@@ -25,17 +25,17 @@
 use crate::Guest;
 use bulkhead_channel::Stop;
 use bulkhead_channel::layout::Kind;
-use bulkhead_channel_memory::slots::{Phase, Refused, Slot, Slots, State};
+use bulkhead_channel_memory::link::{Link, Links, Phase, Refused, State};
 use bulkhead_channel_memory::typed::{Pair, Receiver, Sender};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, CLOSE, CONTROL, DENIED, OFFER, OK, SLOT};
+use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, CLOSE, CONTROL, DENIED, LOOK, OFFER, OK};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 const MILLISECOND: u64 = 1_000_000;
 /// For each step, in milliseconds.
 const PATIENCE: u64 = 3_000;
 /// Between two looks.
-const LOOK: u64 = MILLISECOND / 20;
+const PAUSE: u64 = MILLISECOND / 20;
 const MESSAGES: u64 = 200;
 const TAG: u16 = 0xBEEF;
 /// Word that `watch` writes.
@@ -57,19 +57,19 @@ enum End {
 struct Party<'a, H, A> {
     host: &'a H,
     aside: A,
-    slot: Option<Slot>,
+    link: Option<Link>,
     end: End,
 }
 
 /// Does the steps, with commas between them. `aside` has another core, or a thread, [`watch`] the [`last`] words of a
-/// slot, and tells if it could. Exit code 0 if all came to pass, else the step's number from 1.
-pub fn meet(host: &(impl Guest + Slots), steps: &str, aside: impl Fn(&Slot) -> bool) -> u32 {
-    let mut party = Party { host, aside, slot: None, end: End::None };
+/// link, and tells if it could. Exit code 0 if all came to pass, else the step's number from 1.
+pub fn meet(host: &(impl Guest + Links), steps: &str, aside: impl Fn(&Link) -> bool) -> u32 {
+    let mut party = Party { host, aside, link: None, end: End::None };
     let (first, second) = steps.split_once(",restart,").unwrap_or((steps, ""));
     let again = host.life() > 0;
     for (n, step) in (1..).zip(if again { second } else { first }.split(',')) {
         if !party.step(step) {
-            let state = party.slot.map(|slot| host.state(&slot));
+            let state = party.link.map(|link| host.state(&link));
             host.say(format_args!("{n}. {step} did not come to pass: {state:?}"));
             return n;
         }
@@ -82,13 +82,13 @@ pub fn meet(host: &(impl Guest + Slots), steps: &str, aside: impl Fn(&Slot) -> b
 }
 
 /// The last words of a party's and of its peer's memory: behind all words of the protocol.
-pub fn last(slots: &impl Slots, slot: &Slot) -> Option<[&'static AtomicU64; 2]> {
-    let words = slots.words(slot)?;
+pub fn last(links: &impl Links, link: &Link) -> Option<[&'static AtomicU64; 2]> {
+    let words = links.words(link)?;
     let [owner, other] = [words.get(sent(words).checked_sub(1)?)?, words.last()?];
-    Some(if slot.mine { [owner, other] } else { [other, owner] })
+    Some(if link.mine { [owner, other] } else { [other, owner] })
 }
 
-/// Words of a slot that its owner writes.
+/// Words of a link that its owner writes.
 fn sent(words: &[AtomicU64]) -> usize {
     words.len().saturating_sub(PAGE as usize / 8)
 }
@@ -101,7 +101,7 @@ pub fn watch([own, other]: [&AtomicU64; 2]) -> ! {
     }
 }
 
-impl<H: Guest + Slots, A: Fn(&Slot) -> bool> Party<'_, H, A> {
+impl<H: Guest + Links, A: Fn(&Link) -> bool> Party<'_, H, A> {
     fn until(&self, mut reached: impl FnMut() -> bool) -> bool {
         let end = self.host.now() + MILLISECOND * self.host.number("ms").unwrap_or(PATIENCE);
         loop {
@@ -112,24 +112,24 @@ impl<H: Guest + Slots, A: Fn(&Slot) -> bool> Party<'_, H, A> {
             if now >= end {
                 return false;
             }
-            self.host.sleep_until(now + LOOK);
+            self.host.sleep_until(now + PAUSE);
         }
     }
 
     fn pair(&self) -> Option<Pair<'static>> {
-        self.host.pair(&self.slot?, Kind::Queue, MESSAGE)
+        self.host.pair(&self.link?, Kind::Queue, MESSAGE)
     }
 
     fn offer(&mut self, to: u32) -> bool {
         let mut offered = None;
         self.until(|| match self.host.offer(to, TAG) {
-            Ok(slot) => {
-                offered = Some(slot);
+            Ok(link) => {
+                offered = Some(link);
                 true
             }
             Err(why) => why != Refused::Busy,
         });
-        self.slot = offered.or(self.slot);
+        self.link = offered.or(self.link);
         let end = self.pair().filter(|_| offered.is_some());
         self.end = end.and_then(|pair| Sender::open(&pair).ok()).map_or(End::None, End::Sends);
         matches!(self.end, End::Sends(_))
@@ -139,13 +139,13 @@ impl<H: Guest + Slots, A: Fn(&Slot) -> bool> Party<'_, H, A> {
         let host = self.host;
         let mut accepted = None;
         self.until(|| {
-            accepted = host.offers().find(|slot| {
-                let state = host.state(slot);
-                state.tag == TAG && host.accept(slot, state.epoch).is_ok()
+            accepted = host.offers().find(|link| {
+                let state = host.state(link);
+                state.tag == TAG && host.accept(link, state.epoch).is_ok()
             });
             accepted.is_some()
         });
-        self.slot = accepted.or(self.slot);
+        self.link = accepted.or(self.link);
         let end = self.pair().filter(|_| accepted.is_some());
         let end = end.and_then(|pair| Receiver::open(&pair).ok());
         self.end = end.map_or(End::None, End::Receives);
@@ -195,27 +195,27 @@ impl<H: Guest + Slots, A: Fn(&Slot) -> bool> Party<'_, H, A> {
     }
 
     fn is(&self, what: impl Fn(State) -> bool) -> bool {
-        self.slot.is_some_and(|slot| self.until(|| what(self.host.state(&slot))))
+        self.link.is_some_and(|link| self.until(|| what(self.host.state(&link))))
     }
 
     fn close(&mut self) -> bool {
         self.end = End::None;
-        let closed = self.slot.is_some_and(|slot| self.host.close(&slot).is_ok());
+        let closed = self.link.is_some_and(|link| self.host.close(&link).is_ok());
         closed && self.is(|state| state.own == Phase::Idle)
     }
 
     fn watched(&self) -> bool {
-        let begun = self.slot.is_some_and(|slot| (self.aside)(&slot));
+        let begun = self.link.is_some_and(|link| (self.aside)(&link));
         begun && self.until(|| WATCHES.load(Ordering::Relaxed) > 0)
     }
 
     fn last(&self) -> Option<[&'static AtomicU64; 2]> {
-        last(self.host, &self.slot?)
+        last(self.host, &self.link?)
     }
 
     /// Tells if zeros have replaced all of the owner's words.
     fn zeros(&self) -> bool {
-        let words = self.slot.and_then(|slot| self.host.words(&slot)).unwrap_or_default();
+        let words = self.link.and_then(|link| self.host.words(&link)).unwrap_or_default();
         let owners = &words[..sent(words)];
         !owners.is_empty() && owners.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
@@ -236,20 +236,20 @@ impl<H: Guest + Slots, A: Fn(&Slot) -> bool> Party<'_, H, A> {
         self.host.sleep_until(self.host.now() + MILLISECOND * milliseconds);
     }
 
-    /// Tries all that is not this sandbox's: foreign targets of offers, slots that are not there, and offers that do
+    /// Tries all that is not this sandbox's: foreign targets of offers, links that are not there, and offers that do
     /// not stand.
     fn refused(&self) -> bool {
         let (host, [me, sandboxes]) = (self.host, self.host.sandboxes().map(u64::from));
         let strangers = (0..sandboxes).filter(|to| *to >= 2).chain([64, u64::MAX]);
         let denied = |call: u64, first: u64| host.call(call, first, 0) == DENIED;
-        let bad = |call, slot: u32, epoch| host.call(call, slot.into(), epoch) == BAD_ARGUMENT;
-        let calls = [ACCEPT, CLOSE, SLOT];
-        let absent = |slot: u64| calls.into_iter().all(|call| denied(call, slot));
+        let bad = |call, link: u32, epoch| host.call(call, link.into(), epoch) == BAD_ARGUMENT;
+        let calls = [ACCEPT, CLOSE, LOOK];
+        let absent = |link: u64| calls.into_iter().all(|call| denied(call, link));
         strangers.into_iter().all(|to| denied(OFFER, to))
             && denied(OFFER, me)
             && [31, 32, 1 << 32, u64::MAX].into_iter().all(absent)
-            && host.slots().all(|slot| {
-                let (Slot { number, mine, .. }, state) = (slot, host.state(&slot));
+            && host.links().all(|link| {
+                let (Link { number, mine, .. }, state) = (link, host.state(&link));
                 let now = u64::from(state.epoch);
                 // Its own, one that is not offered, one of another epoch, one that nobody has.
                 [0, now, now + 1, u64::MAX].into_iter().all(|epoch| bad(ACCEPT, number, epoch))

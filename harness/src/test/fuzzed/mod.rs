@@ -109,16 +109,16 @@ fn system(seed: u64) -> Manifest {
             format!("[[health]]\nsandbox = \"{name}\"\non = \"{on}\"\naction = \"restart\"\n")
         })
     };
-    let connects = |other: &str, slots: u32| {
-        format!("may_connect = {{ to = [\"{other}\"], slots = {slots}, size = \"8 KiB\" }}\n")
+    let links = |other: &str, count: u32| {
+        format!("links = {{ to = [\"{other}\"], count = {count}, size = \"8 KiB\" }}\n")
     };
     let may = |what: &str, whom: &str, every: &str| {
         format!("{what} = [{{ sandbox = \"{whom}\", every = \"{every}\" }}]\n")
     };
-    let first = connects("peer", 2)
+    let first = links("peer", 2)
         + &["stop", "start", "restart"].map(|what| may(what, "peer", "200 ms")).concat()
         + "devices = [\"uart1\", \"rtc\", \"pci:00:08.0\", \"pci:00:09.1\"]";
-    let second = connects("fuzz", 1) + "devices = [\"pit\", \"pci:01:00.0\", \"pci:00:1f.2\"]";
+    let second = links("fuzz", 1) + "devices = [\"pit\", \"pci:01:00.0\", \"pci:00:1f.2\"]";
     let keeps =
         ["start", "restart"].map(|what| format!("{what} = [\"fuzz\", \"peer\"]\n")).concat();
     let mut manifest = Manifest::new()

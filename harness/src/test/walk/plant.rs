@@ -85,7 +85,7 @@ const CHANNEL: u64 = 0xD200_0000;
 const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;
 const CONFIG_VA: u64 = 0xFFFF_FFFF_8010_0000;
 const MAILBOX_VA: u64 = 0xFFFF_FFFF_8040_0000;
-const SLOT_TABLES_VA: u64 = 0xFFFF_FFFF_80A0_0000;
+const LINK_TABLES_VA: u64 = 0xFFFF_FFFF_80A0_0000;
 const GUEST_VA: u64 = 0xFFFF_9000_0000_0000;
 const STACK_VA: u64 = 0xFFFF_FFFF_8050_2000;
 /// An address behind the configuration, unmapped, but under its last table.
@@ -183,9 +183,9 @@ impl Hand<'_> {
         self.memory.change(at, set, clear);
     }
 
-    /// An entry of the slot for a channel made at run time.
-    fn slot(&mut self, sandbox: usize, at: u64, entry: u64) {
-        self.nested(sandbox, self.baked.plan.slots[0].gpa + at, entry, u64::MAX);
+    /// An entry of the link.
+    fn link(&mut self, sandbox: usize, at: u64, entry: u64) {
+        self.nested(sandbox, self.baked.plan.links[0].gpa + at, entry, u64::MAX);
     }
 
     /// A page of RAM leads to a frame.
@@ -196,7 +196,7 @@ impl Hand<'_> {
     /// Entries of a guest's tables, and a word of its own memory, are text that a terminal would obey.
     pub fn forge(&mut self) {
         const TEXT: u64 = u64::from_le_bytes(*b"\x1b]0;own\x07");
-        self.slot(ROGUE, 0, TEXT);
+        self.link(ROGUE, 0, TEXT);
         self.show(TEXT & 0x000F_FFFF_FFFF_F000);
         let ram = self.baked.plan.sandboxes[ROGUE].ram[0].hpa;
         self.memory.change(ram, TEXT, u64::MAX);
@@ -305,39 +305,39 @@ pub static PLANTS: &[Plant] = &[
     ("end-read-only-for-its-monitor", "monitor-rights", |h| {
         h.monitor(ROGUE, GUEST_VA + h.region("calls tx").gpa, 0, WRITE);
     }),
-    ("slot-for-two-others", "shared-frames", |h| {
-        h.slot(ROGUE, 0, h.baked.plan.slots[0].hpa | READ);
-        h.slot(BIG, 0, h.baked.plan.slots[0].hpa | READ);
+    ("link-for-two-others", "shared-frames", |h| {
+        h.link(ROGUE, 0, h.baked.plan.links[0].hpa | READ);
+        h.link(BIG, 0, h.baked.plan.links[0].hpa | READ);
     }),
-    ("slot-writable-for-other", "nested-rights", |h| {
-        h.slot(ROGUE, 0, h.baked.plan.slots[0].hpa | READ | WRITE);
+    ("link-writable-for-other", "nested-rights", |h| {
+        h.link(ROGUE, 0, h.baked.plan.links[0].hpa | READ | WRITE);
     }),
-    ("slot-executable", "nested-rights", |h| {
-        h.slot(WARDEN, 0, h.baked.plan.slots[0].hpa | ALL);
+    ("link-executable", "nested-rights", |h| {
+        h.link(WARDEN, 0, h.baked.plan.links[0].hpa | ALL);
     }),
-    ("slot-leads-elsewhere", "nested-map", |h| h.slot(ROGUE, 0, h.ram(WARDEN) | READ)),
-    ("slot-longer-than-it-is", "nested-map", |h| {
-        let len = h.baked.plan.slots[0].len;
-        h.slot(ROGUE, len, (h.baked.plan.slots[0].hpa + len) | READ);
+    ("link-leads-elsewhere", "nested-map", |h| h.link(ROGUE, 0, h.ram(WARDEN) | READ)),
+    ("link-longer-than-it-is", "nested-map", |h| {
+        let len = h.baked.plan.links[0].len;
+        h.link(ROGUE, len, (h.baked.plan.links[0].hpa + len) | READ);
     }),
-    ("slot-taken-by-text", "nested-map", |h| {
-        h.slot(ROGUE, 0, h.part(ROGUE, "monitor text") | READ);
+    ("link-taken-by-text", "nested-map", |h| {
+        h.link(ROGUE, 0, h.part(ROGUE, "monitor text") | READ);
     }),
-    ("slot-left-behind", "slots", |h| h.slot(WARDEN, 0, h.baked.plan.slots[0].hpa | READ | WRITE)),
-    ("slot-replaced-by-monitors-stack", "nested-map", |h| {
-        let at = h.baked.plan.slots[0].len - PAGE;
-        h.slot(ROGUE, at, h.part(ROGUE, "stacks") | READ | WRITE);
+    ("link-left-behind", "links", |h| h.link(WARDEN, 0, h.baked.plan.links[0].hpa | READ | WRITE)),
+    ("link-replaced-by-monitors-stack", "nested-map", |h| {
+        let at = h.baked.plan.links[0].len - PAGE;
+        h.link(ROGUE, at, h.part(ROGUE, "stacks") | READ | WRITE);
     }),
-    ("slot-replaced-by-anothers-page", "nested-map", |h| {
-        let (at, image) = (h.baked.plan.slots[0].len - PAGE, h.baked.plan.image);
+    ("link-replaced-by-anothers-page", "nested-map", |h| {
+        let (at, image) = (h.baked.plan.links[0].len - PAGE, h.baked.plan.image);
         let frame = image.start + image.len - PAGE;
         for guest in [ROGUE, BIG] {
-            h.slot(guest, at, frame | READ | WRITE);
+            h.link(guest, at, frame | READ | WRITE);
         }
     }),
-    ("slot-for-others-monitor", "monitor-map", |h| h.lead(h.baked.plan.slots[0].hpa)),
-    ("monitor-has-other-table-for-slot", "tables-unmapped", |h| {
-        h.monitor(ROGUE, SLOT_TABLES_VA, h.nested_root(ROGUE) | 1 | WRITE | NO_EXECUTE, u64::MAX);
+    ("link-for-others-monitor", "monitor-map", |h| h.lead(h.baked.plan.links[0].hpa)),
+    ("monitor-has-other-table-for-link", "tables-unmapped", |h| {
+        h.monitor(ROGUE, LINK_TABLES_VA, h.nested_root(ROGUE) | 1 | WRITE | NO_EXECUTE, u64::MAX);
     }),
     ("monitor-maps-messages", "monitor-map", |h| h.lead(h.region("calls tx").hpa + PAGE)),
     ("monitor-maps-foreign-ram", "monitor-map", |h| h.lead(h.ram(WARDEN))),

@@ -4,8 +4,8 @@
 //! Arguments: `substeps=N` is how finely it is integrated, which fills 38 % of the period (26).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_flight::link;
 use bulkhead_flight::math::Quat;
+use bulkhead_flight::words;
 use bulkhead_flight::world::World;
 use bulkhead_program::{Message, Program};
 use flight_programs::{REFUSED, airframe};
@@ -21,15 +21,15 @@ fn serve(program: Program) -> u32 {
     let (endpoint, reply) = (program.serves("airframe"), program.reply("airframe"));
     let sensors = program.memory("sensors").words();
     let mut world = World::new(SEED, Quat::default());
-    link::write_sensors(sensors, &world.sense());
+    words::write_sensors(sensors, &world.sense());
     let mut got = endpoint.receive(reply);
     loop {
         got = match got.map(|received| received.message) {
             Ok(message) if message.label() == airframe::FLY => {
                 let [a, b, ..] = message.words;
-                world.fly(&link::to_motors([a, b]), substeps);
-                link::write_sensors(sensors, &world.sense());
-                let truth = link::attitude(world.airframe().attitude());
+                world.fly(&words::to_motors([a, b]), substeps);
+                words::write_sensors(sensors, &world.sense());
+                let truth = words::attitude(world.airframe().attitude());
                 endpoint.reply_receive(reply, Message::new(0, &truth))
             }
             Ok(_) => endpoint.reply_receive(reply, Message::new(REFUSED, &[])),

@@ -9,9 +9,9 @@
 
 use bulkhead_flight::books::{Books, Times};
 use bulkhead_flight::control::{Command, Controller};
-use bulkhead_flight::link::{self, Trajectory};
 use bulkhead_flight::math::{Quat, Vec3};
 use bulkhead_flight::profile::Setpoint;
+use bulkhead_flight::words::{self, Trajectory};
 use bulkhead_flight::{PERIOD, Sample};
 use bulkhead_program::layout::telemetry;
 use bulkhead_program::{
@@ -85,13 +85,13 @@ impl Pilot {
     fn estimate(&self) -> (Quat, Vec3) {
         let answer = self.estimator.call(Message::new(estimator::UPDATE, &[]));
         let [a, b, c, d] = answer.expect("an estimate").words;
-        (link::to_attitude([a, b]), link::to_vector([c, d]))
+        (words::to_attitude([a, b]), words::to_vector([c, d]))
     }
 
     fn fly(&self, command: Command) -> Quat {
-        let message = Message::new(airframe::FLY, &link::motors(command.motors));
+        let message = Message::new(airframe::FLY, &words::motors(command.motors));
         let [a, b, ..] = self.airframe.call(message).expect("a flight").words;
-        link::to_attitude([a, b])
+        words::to_attitude([a, b])
     }
 
     /// Serves a release that was due at a time, after so many that were missed.

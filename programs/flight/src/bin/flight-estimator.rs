@@ -4,8 +4,8 @@
 
 use bulkhead_flight::PERIOD;
 use bulkhead_flight::estimate::Estimator;
-use bulkhead_flight::link;
 use bulkhead_flight::math::Quat;
+use bulkhead_flight::words;
 use bulkhead_program::{Message, Program};
 use flight_programs::{REFUSED, estimator};
 
@@ -19,7 +19,7 @@ fn serve(program: Program) -> u32 {
     loop {
         got = match got.map(|received| received.message.label()) {
             Ok(estimator::UPDATE) => {
-                estimator.update(&link::read_sensors(sensors), PERIOD);
+                estimator.update(&words::read_sensors(sensors), PERIOD);
                 endpoint.reply_receive(reply, said(&estimator))
             }
             Ok(_) => endpoint.reply_receive(reply, Message::new(REFUSED, &[])),
@@ -30,7 +30,7 @@ fn serve(program: Program) -> u32 {
 }
 
 fn said(estimator: &Estimator) -> Message {
-    let [a, b] = link::attitude(estimator.attitude());
-    let [c, d] = link::vector(estimator.rates());
+    let [a, b] = words::attitude(estimator.attitude());
+    let [c, d] = words::vector(estimator.rates());
     Message::new(0, &[a, b, c, d])
 }

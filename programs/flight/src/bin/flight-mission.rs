@@ -7,8 +7,8 @@
 //! Arguments: `seconds=N` lands after so long; without it the flight never ends.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_flight::link::Trajectory;
 use bulkhead_flight::profile;
+use bulkhead_flight::words::Trajectory;
 use bulkhead_program::Program;
 use flight_programs::{DIVIDER, recorder};
 

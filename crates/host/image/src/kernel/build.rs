@@ -276,7 +276,7 @@ impl Build {
         self.put(cap)
     }
 
-    /// Makes the object of a slot of channels made at run time, at an offset behind the last one.
+    /// Makes the object of a link made at run time, at an offset behind the last one.
     pub fn link(
         &mut self,
         at: u32,

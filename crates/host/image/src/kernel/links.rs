@@ -1,21 +1,21 @@
-//! Slots of channels made at run time, in the hands of programs. The entries by which a program sees a slot are baked
+//! Links, in the hands of programs. The entries by which a program sees a link are baked
 //! here. Their table is in nobody's tree until the kernel puts it there.
 
 use super::build::{Build, Place};
 use super::program::Made;
 use bulkhead_arch::{Memory, PageFormat, Rights as PageRights};
 use bulkhead_arch_x86::LongMode;
-use bulkhead_kernel::abi::name::{Sandbox, Slot};
+use bulkhead_kernel::abi::name::{Link, Sandbox};
 use bulkhead_kernel::abi::{Code, Grant, Kind, Rights, at, label};
 use bulkhead_kernel::{Machine, PageTable, Ref};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::link::SLOTS;
-use bulkhead_layout::map::SLOT_STRIDE;
+use bulkhead_layout::link::MAX_LINKS;
+use bulkhead_layout::map::LINK_STRIDE;
 use bulkhead_plan::Plan;
 use bulkhead_plan::kernel::{Kernel, Program};
 
-const _: () = assert!(at::LINK == SLOT_STRIDE);
-const _: () = assert!(at::LINKS_END - at::LINKS == SLOTS as u64 * at::LINK);
+const _: () = assert!(at::LINK == LINK_STRIDE);
+const _: () = assert!(at::LINKS_END - at::LINKS == MAX_LINKS as u64 * at::LINK);
 
 /// Bytes of a link's object, as a power of two.
 const LINK_BITS: u8 = 6;
@@ -32,7 +32,7 @@ impl Build {
         Ok(self.cap(memory).object)
     }
 
-    /// Gives a program its slots, and tells it which sandboxes it may offer them to. Their objects begin at `next`.
+    /// Gives a program its links, and tells it which sandboxes it may offer them to. Their objects begin at `next`.
     pub fn links(
         &mut self,
         plan: &Plan,
@@ -44,23 +44,23 @@ impl Build {
         made.tell_sandbox(index, plan.sandboxes.len());
         let mut known = 0u32;
         for &number in &program.links {
-            let slot = plan.slots.get(number).ok_or(format!("there is no slot {number}"))?;
-            let mine = slot.owner == index;
-            let others = if mine { &slot.to[..] } else { &[] };
+            let link = plan.links.get(number).ok_or(format!("there is no link {number}"))?;
+            let mine = link.owner == index;
+            let others = if mine { &link.to[..] } else { &[] };
             let to = others.iter().fold(0u32, |set, to| set | 1 << to);
-            let table = self.link_table(made.space, number, (slot.gpa, slot.len), mine)?;
+            let table = self.link_table(made.space, number, (link.gpa, link.len), mine)?;
             let place = self.link(*next, [number as u32, to], table, made.space)?;
             *next += 1 << LINK_BITS;
             let right = made.take(self, place, Rights::READ.and(Rights::WRITE), 0)?;
-            let grant = Grant::Slot(Slot {
+            let grant = Grant::Link(Link {
                 mine,
                 number: number as u16,
-                owner: slot.owner as u16,
+                owner: link.owner as u16,
                 right,
-                sent: slot.sent as u32,
+                sent: link.sent as u32,
                 start: at::LINKS + number as u64 * at::LINK,
             });
-            made.tell(&plan.sandboxes[slot.owner].name, grant)?;
+            made.tell(&plan.sandboxes[link.owner].name, grant)?;
             for other in others.iter().filter(|other| known >> **other & 1 == 0) {
                 let grant = Grant::Sandbox(Sandbox { index: *other as u32 });
                 made.tell(&plan.sandboxes[*other].name, grant)?;
@@ -70,7 +70,7 @@ impl Build {
         Ok(())
     }
 
-    /// The table that maps a slot, guest-physical address and length, filled; those above it are put in place. Its
+    /// The table that maps a link, guest-physical address and length, filled; those above it are put in place. Its
     /// offset.
     fn link_table(
         &mut self,
@@ -84,9 +84,9 @@ impl Build {
             let table = self.make(Kind::Table, 0, 1)?;
             match self.try_call(table, label::MAP_TABLE, [u64::from(space), address, 0, 0]) {
                 Ok(_) => (),
-                // The next one would be the slot's own, which no call puts there.
+                // The next one would be the link's own, which no call puts there.
                 Err(status) if status.code() == Some(Code::Occupied) => break table,
-                Err(status) => return Err(format!("a slot cannot be mapped: {status:x?}")),
+                Err(status) => return Err(format!("a link cannot be mapped: {status:x?}")),
             }
         };
         let table = self.cap(table).object;

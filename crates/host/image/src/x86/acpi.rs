@@ -9,7 +9,7 @@ use bulkhead_arch_x86::cmos::INDEX_PORT;
 use bulkhead_ioapic::GPA;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{
-    CHANNELS_END, CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, REPORTS_GPA, SLOTS_END,
+    CHANNELS_END, CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, LINKS_END, REPORTS_GPA,
 };
 use bulkhead_plan::{Bdf, End, Function, Machine, PciRoot, RTC, Sandbox, Trigger};
 
@@ -113,7 +113,7 @@ fn host_bridge(
         root.ports.iter().map(|p| aml::AddressSpace::new_io(p.first, p.last, None)).collect();
     let not_cacheable = aml::AddressSpaceCacheable::NotCacheable;
     let windows = root.memory.iter().filter_map(|window| {
-        let start = window.start.max(SLOTS_END);
+        let start = window.start.max(LINKS_END);
         (start < window.end()).then(|| (start, window.end() - 1))
     });
     let own = [(FUNCTIONS_GPA, REPORTS_GPA - 1), (CHANNELS_GPA, CHANNELS_END - 1)];

@@ -11,8 +11,8 @@ use bulkhead_arch_x86::start::GDT;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{
-    CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA, REPORTS_GPA,
-    SLOTS_END, SLOTS_GPA,
+    CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA, LINKS_END,
+    LINKS_GPA, REPORTS_GPA,
 };
 use bulkhead_plan::{End, Guest as Wanted, Machine, Plan, Sandbox};
 use std::path::Path;
@@ -182,7 +182,7 @@ fn reset_vector() -> Vec<u8> {
     vec![0xBA, low, high, 0xB0, POWER_RESTART, 0xEE, 0xF4]
 }
 
-/// The guest's memory map: start, length, 1 = RAM, 2 = reserved. The window with info page, reports, channels and slots
+/// The guest's memory map: start, length, 1 = RAM, 2 = reserved. The window with info page, reports, channels and links
 /// is reserved, so that the kernel leaves it alone and user space may map it. Channels that are base addresses of
 /// functions are not: a kernel would take no reserved ones.
 fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
@@ -195,9 +195,9 @@ fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
     if ends {
         map.push((ECAM_GPA, FUNCTIONS_GPA - ECAM_GPA, 2));
         map.push((REPORTS_GPA, CHANNELS_GPA - REPORTS_GPA, 2));
-        map.push((SLOTS_GPA, SLOTS_END - SLOTS_GPA, 2));
+        map.push((LINKS_GPA, LINKS_END - LINKS_GPA, 2));
     } else {
-        map.push((ECAM_GPA, SLOTS_END - ECAM_GPA, 2));
+        map.push((ECAM_GPA, LINKS_END - ECAM_GPA, 2));
     }
     let high = sandbox.ram.iter().filter(|r| r.gpa >= GUEST_HIGH);
     map.extend(high.map(|r| (r.gpa, r.len, 1)));

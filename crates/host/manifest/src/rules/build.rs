@@ -52,7 +52,7 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
     let mut places = Places {
         sandboxes: Vec::new(),
         channels: Vec::new(),
-        slots: Vec::new(),
+        links: Vec::new(),
         system: cx.document.at(&[k("system")]),
     };
     let mut system = System {
@@ -76,9 +76,9 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
         places.channels.push(at);
         system.channels.push(region);
     }
-    for (slot, at) in super::connect::slots(cx) {
-        places.slots.push(at);
-        system.slots.push(slot);
+    for (link, at) in super::link::links(cx) {
+        places.links.push(at);
+        system.links.push(link);
     }
     (system, places)
 }

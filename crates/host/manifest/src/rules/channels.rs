@@ -316,14 +316,14 @@ pub fn windows_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for sandbox in &cx.sandboxes {
         let name = &sandbox.name;
         let channels = cx.channels.iter().map(|channel| windows(channel, name)).sum::<usize>();
-        let (reports, slots) = (sandbox.observe.len(), super::connect::windows(cx, name));
-        if channels + reports + slots > MAX_CHANNELS {
-            let for_slots = match slots {
+        let (reports, links) = (sandbox.observe.len(), super::link::windows(cx, name));
+        if channels + reports + links > MAX_CHANNELS {
+            let for_links = match links {
                 0 => String::new(),
-                _ => format!(" and {slots} slots"),
+                _ => format!(" and {links} links"),
             };
             let message =
-                format!("`{name}` sees {channels} channels and {reports} reports{for_slots}");
+                format!("`{name}` sees {channels} channels and {reports} reports{for_links}");
             let help = format!("a sandbox sees at most {MAX_CHANNELS} of all together");
             let at = cx.at(sandbox, &[k("name")]);
             found.push(Diagnostic::new("windows-too-many", at, message).help(help));

@@ -182,8 +182,8 @@ fn name(system: &System, owner: Owner) -> String {
     match owner {
         Owner::Sandbox(index) => format!("sandbox `{}`", system.sandboxes[index].sandbox.name),
         Owner::Channel(index) => format!("channel `{}`", system.channels[index].name),
-        Owner::Slot(index) => {
-            format!("a slot of `{}`", system.sandboxes[system.slots[index].owner].sandbox.name)
+        Owner::Link(index) => {
+            format!("a link of `{}`", system.sandboxes[system.links[index].owner].sandbox.name)
         }
     }
 }
@@ -192,7 +192,7 @@ fn place_of(places: &Places, owner: Owner) -> Location {
     match owner {
         Owner::Sandbox(index) => places.sandboxes[index].clone(),
         Owner::Channel(index) => places.channels[index].clone(),
-        Owner::Slot(index) => places.slots[index].clone(),
+        Owner::Link(index) => places.links[index].clone(),
     }
 }
 

@@ -5,12 +5,12 @@
 
 pub mod build;
 pub mod channels;
-pub mod connect;
 pub mod cores;
 pub mod devices;
 pub mod guests;
 pub mod health;
 pub mod kernel;
+pub mod link;
 pub mod memory;
 pub mod monitors;
 pub mod names;
@@ -80,9 +80,9 @@ pub const ALL: &[Rule] = &[
     channels::bells_too_many,
     channels::channels_window,
     channels::windows_too_many,
-    connect::connect_known,
-    connect::connect_slots,
-    connect::connect_size,
+    link::link_known,
+    link::link_count,
+    link::link_size,
     rights::right_known,
     rights::right_every,
     rights::observe_known,
@@ -109,8 +109,8 @@ pub const ALL: &[Rule] = &[
     kernel::programs::program_interrupt,
     kernel::programs::program_line,
     kernel::programs::program_channel,
-    kernel::links::program_connect,
-    kernel::links::connect_program,
+    kernel::links::program_links,
+    kernel::links::link_program,
     kernel::contexts::context_time,
     kernel::contexts::context_share,
     kernel::contexts::context_policy,
@@ -141,10 +141,6 @@ pub const NAMES: &[&str] = &[
     "channel-to",
     "channels-window",
     "cmdline-text",
-    "connect-known",
-    "connect-program",
-    "connect-size",
-    "connect-slots",
     "context-bound",
     "context-budget",
     "context-policy",
@@ -177,6 +173,10 @@ pub const NAMES: &[&str] = &[
     "line-forged",
     "line-level",
     "line-none",
+    "link-count",
+    "link-known",
+    "link-program",
+    "link-size",
     "machine-console",
     "machine-cores",
     "machine-device",
@@ -221,12 +221,12 @@ pub const NAMES: &[&str] = &[
     "port-emulated",
     "port-twice",
     "program-channel",
-    "program-connect",
     "program-device",
     "program-format",
     "program-dma",
     "program-interrupt",
     "program-line",
+    "program-links",
     "program-names",
     "program-segments",
     "program-slots",
@@ -426,8 +426,8 @@ pub struct Places {
     pub sandboxes: Vec<Location>,
     /// One for each channel.
     pub channels: Vec<Location>,
-    /// One for each slot for a channel that is made at run time.
-    pub slots: Vec<Location>,
+    /// One for each link.
+    pub links: Vec<Location>,
     /// Place of the manifest as a whole.
     pub system: Location,
 }

@@ -40,7 +40,7 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             ("start", !sandbox.start.is_empty()),
             ("restart", !sandbox.restart.is_empty()),
             ("observe", !sandbox.observe.is_empty()),
-            ("may_connect", sandbox.may_connect.is_some()),
+            ("links", sandbox.links.is_some()),
             ("learn", sandbox.learn),
             ("autostart", !sandbox.autostart),
         ];

@@ -335,7 +335,7 @@ pub fn pci_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         machine.pci.as_ref().map_or((&[][..], &[][..]), |pci| (&pci.memory, &pci.ports));
     let guest = machine.arch.facts().guest;
     let [low, high] = guest.ram;
-    let own = Span { start: low.start, len: guest.slots.end() - low.start };
+    let own = Span { start: low.start, len: guest.links.end() - low.start };
     for grant in grants(cx) {
         for bar in &grant.function.bars {
             let high = Span { len: machine.ram_size.saturating_sub(low.len), ..high };

@@ -88,7 +88,7 @@ impl Kernel {
     /// True if a program may have channels made at run time. Their doorbells come as often as programs make and arm
     /// them, which no manifest says.
     #[must_use]
-    pub fn connects(&self) -> bool {
+    pub fn has_links(&self) -> bool {
         self.programs.iter().any(|program| !program.links.is_empty())
     }
 }

@@ -552,7 +552,7 @@ fn interrupts_for_a_driver_below_count_twice() {
     assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 3));
     // The entry for it comes in its own budget, or while it waits.
     assert_eq!(look(&kernel).response(1), Ok(12 + 12));
-    assert!(!kernel.connects());
+    assert!(!kernel.has_links());
     kernel.programs[0].links.push(0);
-    assert!(kernel.connects());
+    assert!(kernel.has_links());
 }

@@ -4,7 +4,7 @@ use super::{Managed, Parts, REFILLS, SLOTS, STACK, find, links, managed};
 use crate::raw;
 use crate::raw_kernel::{Call, ChannelUse, MapAccess, Route};
 use crate::rules::build::regions;
-use crate::rules::{Context, Item, connect, guests, pci, rights};
+use crate::rules::{Context, Item, guests, link, pci, rights};
 use crate::{size, time};
 use bulkhead_plan::kernel::Test;
 use bulkhead_plan::kernel::{self as plan, Budget, Policy, User};
@@ -63,14 +63,14 @@ fn doorbells(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Vec<u64> {
     rights.filter(|right| Some(right.sandbox) == index).map(|right| right.every).collect()
 }
 
-/// Returns the longest time of a doorbell, if there are any. Refused slots don't count.
+/// Returns the longest time of a doorbell, if there are any. Refused links don't count.
 fn doorbell(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>, doorbells: &[u64]) -> u64 {
     if doorbells.is_empty() {
         return 0;
     }
-    let slots: Vec<_> = connect::slots(cx).into_iter().map(|(slot, _)| slot).collect();
+    let links: Vec<_> = link::links(cx).into_iter().map(|(link, _)| link).collect();
     let index = cx.sandbox_index(&sandbox.name);
-    index.map_or(0, |index| bulkhead_plan::doorbell(index, cx.sandboxes.len(), &slots))
+    index.map_or(0, |index| bulkhead_plan::doorbell(index, cx.sandboxes.len(), &links))
 }
 
 const fn test(admission: raw::Admission) -> Test {
@@ -153,7 +153,7 @@ impl Build<'_, '_, '_> {
             maps: item.maps.iter().filter_map(map).collect(),
             devices: item.devices.iter().filter_map(|device| self.device(device)).collect(),
             channels: item.channels.iter().flat_map(|used| self.channel(used)).collect(),
-            links: { item.connects.iter() }
+            links: { item.links.iter() }
                 .flat_map(|used| links::named(self.cx, self.parts.sandbox, used))
                 .map(|named| named.number)
                 .collect(),

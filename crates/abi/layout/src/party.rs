@@ -1,10 +1,10 @@
 //! Channels made at run time ([`crate::link`]) as guests see them, whichever way they make hypercalls. The words of a
-//! slot and the answers to calls get their meaning for a party here.
+//! link and the answers to calls get their meaning for a party here.
 
-use crate::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, DENIED, NO_CALL, OFFER, SLOT};
+use crate::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, DENIED, LOOK, NO_CALL, OFFER};
 use crate::link;
 
-/// A party's state of a slot.
+/// A party's state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Nothing.
@@ -29,7 +29,7 @@ impl Phase {
     }
 }
 
-/// State of a slot.
+/// State of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// This sandbox's side.
@@ -76,7 +76,7 @@ impl State {
 pub enum Refused {
     /// The manifest does not grant it; a record is left.
     Denied,
-    /// All slots are in use, or the last use is not over: later.
+    /// All links are in use, or the last use is not over: later.
     Busy,
     /// There is no such offer, or nothing to close.
     Nothing,
@@ -92,7 +92,7 @@ const fn word(answer: u64) -> Result<u64, Refused> {
     }
 }
 
-/// Reads the state of a slot of this number, by two hypercalls; `mine`: it is this sandbox's.
+/// Reads the state of a link of this number, by two hypercalls; `mine`: it is this sandbox's.
 ///
 /// # Errors
 /// [`Refused::Denied`]: it is not among those that it may offer or be offered.
@@ -101,11 +101,11 @@ pub fn state(
     mine: bool,
     call: impl Fn(u64, u64, u64) -> u64,
 ) -> Result<State, Refused> {
-    let half = |other| word(call(SLOT, number.into(), other));
+    let half = |other| word(call(LOOK, number.into(), other));
     Ok(State::of(half(0)?, half(1)?, mine))
 }
 
-/// Offers the first of the own slots that is free to a sandbox, with a tag that tells its use. Its number.
+/// Offers the first of the own links that is free to a sandbox, with a tag that tells its use. Its number.
 ///
 /// # Errors
 /// See [`Refused`].
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(other(5 << 32 | link::LOSING), Phase::Changing);
         assert_eq!(other(5 << 32), Phase::Gone);
         assert_eq!(other(5 << 32 | link::GONE), Phase::Gone);
-        // A slot that was never offered: no party has had it.
+        // A link that was never offered: no party has had it.
         assert_eq!(State::of(0, 0, true).other, Phase::Idle);
     }
 
@@ -178,17 +178,17 @@ mod tests {
     }
 
     #[test]
-    fn the_first_free_slot_is_offered_and_nothing_more_is_asked_after_a_denial() {
+    fn the_first_free_link_is_offered_and_nothing_more_is_asked_after_a_denial() {
         let free = |_, _, which| if which == 4 { 0 } else { BUSY };
         assert_eq!(offer([1, 4, 5].into_iter(), (2, 0), free), Ok(4));
         assert_eq!(offer([1, 5].into_iter(), (2, 0), free), Err(Refused::Busy));
         assert_eq!(offer([].into_iter(), (2, 0), free), Err(Refused::Nothing));
-        let denied = |_, _, which| if which == 1 { DENIED } else { panic!("slot {which}") };
+        let denied = |_, _, which| if which == 1 { DENIED } else { panic!("link {which}") };
         assert_eq!(offer([1, 4].into_iter(), (2, 0), denied), Err(Refused::Denied));
     }
 
     #[test]
-    fn calls_name_the_slot_where_monitors_look_and_answers_are_told_apart() {
+    fn calls_name_the_link_where_monitors_look_and_answers_are_told_apart() {
         let answer = |number, first, second| {
             move |n, a, b| {
                 assert_eq!((n, a, b), (number, first, second));
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(refused(BAD_ARGUMENT), Some(Refused::Nothing));
         assert_eq!(refused(NO_CALL), Some(Refused::Nothing));
         assert_eq!(state(9, true, |_, _, _| DENIED), Err(Refused::Denied));
-        let words = |n, a, b| if (n, a, b) == (SLOT, 1, 0) { OFFERED } else { 0 };
+        let words = |n, a, b| if (n, a, b) == (LOOK, 1, 0) { OFFERED } else { 0 };
         assert_eq!(state(1, true, words).map(|state| state.own), Ok(Phase::Open));
     }
 }

@@ -1,29 +1,29 @@
-//! Channels made at run time, with lines as messages: the owner of the slot sends, the other end receives.
+//! Channels made at run time, with lines as messages: the owner of the link sends, the other end receives.
 
 use bulkhead_channel::Stop;
 use bulkhead_channel::layout::Kind;
 use bulkhead_linux::devmem::Info;
-use bulkhead_linux::link::{self, Link, Phase, Slot, Slots};
+use bulkhead_linux::link::{self, Link, Links, Mapped, Phase};
 use bulkhead_linux::message::Pause;
 use std::io::{self, BufRead, Write};
 
-/// One line for each slot of this sandbox.
+/// One line for each link of this sandbox.
 pub fn list() -> io::Result<()> {
     let info = Info::read()?;
-    for slot in &info.slots {
-        let state = info.state(slot);
+    for link in &info.links {
+        let state = info.state(link);
         let name = |index| info.sandboxes.get(index as usize).map_or("", String::as_str);
-        let side = if slot.mine { "sends" } else { "receives" };
+        let side = if link.mine { "sends" } else { "receives" };
         let to = name(state.to);
         let offer = match state.epoch {
             0 => "never offered".into(),
             epoch => format!("offer {epoch}, to {to}, tag {}", state.tag),
         };
         println!(
-            "slot {} of {} {side} {} bytes, {} here, {} there: {offer}",
-            slot.number,
-            name(slot.owner),
-            slot.size,
+            "link {} of {} {side} {} bytes, {} here, {} there: {offer}",
+            link.number,
+            name(link.owner),
+            link.size,
             phase(state.own),
             phase(state.other)
         );
@@ -71,21 +71,21 @@ fn until<T>(mut look: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
 }
 
 fn misfit<T>(_: T) -> io::Error {
-    io::Error::other("the slot is too small for records")
+    io::Error::other("the link is too small for records")
 }
 
-/// Offers a slot to a sandbox, sends each line of the input, and closes when the other end has closed.
+/// Offers a link to a sandbox, sends each line of the input, and closes when the other end has closed.
 pub fn offer(to: &str, tag: u16) -> io::Result<()> {
     let info = Info::read()?;
-    let link = Link::offer(&info, info.sandbox(to)?, tag)?;
-    println!("bhchannel: slot {} is offered to {to}", link.slot().number);
-    send(&link)?;
-    wait(|| Ok((info.state(link.slot()).other == Phase::Gone).then_some(())))?;
-    link.close()
+    let mapped = Mapped::offer(&info, info.sandbox(to)?, tag)?;
+    println!("bhchannel: link {} is offered to {to}", mapped.link().number);
+    send(&mapped)?;
+    wait(|| Ok((info.state(mapped.link()).other == Phase::Gone).then_some(())))?;
+    mapped.close()
 }
 
-fn send(link: &Link<'_>) -> io::Result<()> {
-    let pair = link.pair(Kind::Records, 0).ok_or(()).map_err(misfit)?;
+fn send(mapped: &Mapped<'_>) -> io::Result<()> {
+    let pair = mapped.pair(Kind::Records, 0).ok_or(()).map_err(misfit)?;
     let mut end = pair.send_records().map_err(misfit)?;
     for line in io::stdin().lock().lines() {
         let line = line?;
@@ -100,24 +100,24 @@ fn send(link: &Link<'_>) -> io::Result<()> {
 pub fn accept(from: &str, tag: u16, count: usize) -> io::Result<()> {
     let info = Info::read()?;
     let owner = info.sandbox(from)?;
-    let link = wait(|| {
-        for slot in info.offers().filter(|slot| slot.owner as usize == owner) {
-            let state = info.state(&slot);
+    let mapped = wait(|| {
+        for link in info.offers().filter(|link| link.owner as usize == owner) {
+            let state = info.state(&link);
             if state.tag == tag {
                 // It may have been taken back meanwhile.
-                return Ok(Link::accept(&info, &slot, state.epoch).ok());
+                return Ok(Mapped::accept(&info, &link, state.epoch).ok());
             }
         }
         Ok(None)
     })?;
-    receive(&link, count)?;
-    link.close()
+    receive(&mapped, count)?;
+    mapped.close()
 }
 
-fn receive(link: &Link<'_>, count: usize) -> io::Result<()> {
-    let pair = link.pair(Kind::Records, 0).ok_or(()).map_err(misfit)?;
+fn receive(mapped: &Mapped<'_>, count: usize) -> io::Result<()> {
+    let pair = mapped.pair(Kind::Records, 0).ok_or(()).map_err(misfit)?;
     let mut end = pair.receive_records().map_err(misfit)?;
-    let mut buffer = vec![0; link.slot().size as usize];
+    let mut buffer = vec![0; mapped.link().size as usize];
     let mut out = io::stdout().lock();
     for _ in 0..count {
         let len = match until(|| end.receive(&mut buffer)) {
@@ -133,14 +133,14 @@ fn receive(link: &Link<'_>, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes a slot that a process has left open that is no more.
+/// Closes a link that a process has left open that is no more.
 pub fn close(number: u32) -> io::Result<()> {
-    let none = || io::Error::other(format!("this sandbox has no slot {number}"));
+    let none = || io::Error::other(format!("this sandbox has no link {number}"));
     let info = Info::read()?;
-    let slot: &Slot = info.slots.iter().find(|slot| slot.number == number).ok_or_else(none)?;
+    let link: &Link = info.links.iter().find(|link| link.number == number).ok_or_else(none)?;
     // Closed under it, it would be this sandbox's end.
-    match link::users(slot)?[..] {
-        [] => link::close(&info, slot),
-        [id, ..] => Err(io::Error::other(format!("process {id} uses slot {number}; end it first"))),
+    match link::users(link)?[..] {
+        [] => link::close(&info, link),
+        [id, ..] => Err(io::Error::other(format!("process {id} uses link {number}; end it first"))),
     }
 }
