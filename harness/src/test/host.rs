@@ -19,8 +19,8 @@ const TARGET: &str = "x86_64-unknown-none";
 
 /// One job, because cargo would make them wait for each other anyway.
 pub fn jobs() -> Vec<Job> {
-    let tests = ["host/format", "host/tests", "host/lints", "host/lints-bare", "host/no-panic"];
-    vec![Job::new("host", tests.map(String::from), 1500, run)]
+    let tests = ["format", "locks", "tests", "lints", "lints-bare", "no-panic"];
+    vec![Job::new("host", tests.map(|name| format!("host/{name}")), 1500, run)]
 }
 
 fn run(bench: &Bench) {
@@ -28,6 +28,7 @@ fn run(bench: &Bench) {
     let workspace: Vec<_> = ["--locked", "--workspace"].into_iter().chain(excluded).collect();
     let deny = ["--", "-D", "warnings"];
     bench.result("host/format", cargo(&["fmt", "--all", "--check"]));
+    bench.result("host/locks", locks());
     bench.result(
         "host/tests",
         cargo(&[&["test", "--no-fail-fast"], &workspace[..]].concat()).map(count),
@@ -42,6 +43,17 @@ fn run(bench: &Bench) {
     let bare = ["clippy", "--locked", "--target", TARGET];
     let lints = cargo(&[&bare[..], &packages, &deny].concat());
     bench.result("host/lints-bare", lints);
+}
+
+/// Manifests outside of the workspace, with lock files that no build of the workspace looks at.
+const BESIDE: [&str; 2] = ["fuzz/Cargo.toml", "plugin/Cargo.toml"];
+
+/// Checks that these lock files are up to date: a crate of ours that gets a dependency changes them, too.
+fn locks() -> Result<String, String> {
+    for manifest in BESIDE {
+        cargo(&["metadata", "--locked", "--format-version", "1", "--manifest-path", manifest])?;
+    }
+    Ok(format!("{} lock files", BESIDE.len()))
 }
 
 /// Packages of the bare guests and of the kernel's programs in Rust, by the folders' names.

@@ -1,6 +1,6 @@
-//! Channels made at run time (`docs/links.md`), for root, without a driver: hypercalls, and the
-//! link's memory through `/dev/mem`. A process maps memory for as long as a [`Mapped`] lives, and its end closes. Beside
-//! that, an [`Info`] has the [`Links`] of a bare guest.
+//! Channels made at run time (`docs/links.md`), for root, without a driver: hypercalls, and the link's memory through
+//! `/dev/mem`. A process maps memory for as long as a [`Mapped`] lives, and its end closes. Beside that, an [`Info`]
+//! has the [`Links`] of a bare guest.
 //!
 //! ```ignore
 //! let info = Info::read()?;

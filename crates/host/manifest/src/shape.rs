@@ -268,10 +268,22 @@ impl<'a> Shape<'a, '_> {
 }
 
 /// Keys of former versions, and their replacements.
-const FORMER: [(&str, &str); 1] = [(
-    "sandbox.control",
-    "it is three rights now: write those that are needed of `stop = [...]`, `start = [...]` and `restart = [...]`, each with the names that stood here",
-)];
+const FORMER: [(&str, &str); 5] = [
+    (
+        "sandbox.control",
+        "it is three rights now: write those that are needed of `stop = [...]`, `start = [...]` and `restart = [...]`, each with the names that stood here",
+    ),
+    (
+        "sandbox.may_connect",
+        "it is now `links`: write `links = { to = [...], count = 1, size = \"16 KiB\" }`, with `count` for `slots`",
+    ),
+    ("sandbox.links.slots", "it is now `count`"),
+    (
+        "program.connects",
+        "it is now `links`; in its tables `numbers` stands for `slots`, as in `links = [{ sandbox = \"one\", numbers = [0] }]`",
+    ),
+    ("program.links.slots", "it is now `numbers`"),
+];
 
 /// Tells by a key's name if it holds a size: the schema only says text.
 fn is_size(name: &str) -> bool {

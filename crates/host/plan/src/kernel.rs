@@ -95,8 +95,7 @@ pub struct Program {
     pub devices: Vec<DeviceUse>,
     /// Channels of its sandbox that it sees.
     pub channels: Vec<ChannelUse>,
-    /// Links that it may offer or accept: indices into [`crate::Plan::links`]. No link has
-    /// two programs of a kernel.
+    /// Links that it may offer or accept: indices into [`crate::Plan::links`]. No link has two programs of a kernel.
     pub links: Vec<usize>,
     /// Objects that it gets full capabilities to.
     pub manages: Vec<Managed>,

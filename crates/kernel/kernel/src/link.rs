@@ -1,6 +1,6 @@
-//! Links (`docs/links.md`), in the hands of programs. The monitor knows each
-//! sandbox's links. The kernel asks it in a program's name, and shows the program the open ones. So a program that
-//! touches a closed link raises an exception of its own, where a denied access would end the sandbox.
+//! Links (`docs/links.md`), in the hands of programs. The monitor knows each sandbox's links. The kernel asks it in a
+//! program's name, and shows the program the open ones. So a program that touches a closed link raises an exception of
+//! its own, where a denied access would end the sandbox.
 //!
 //! It keeps this true: a link that a program sees, the sandbox has. A link is shown after the monitor's `OK`, and taken
 //! out of the program's memory before the monitor is asked to close it. A link that the other end takes away meanwhile

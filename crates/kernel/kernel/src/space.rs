@@ -87,8 +87,8 @@ fn table<M: Machine>(
     Ok(at)
 }
 
-/// Tells if links are seen there, so that nothing else can be. A mapping on a link's table
-/// comes back with the table, when the program that made it has long given it up.
+/// Tells if links are seen there, so that nothing else can be. A mapping on a link's table comes back with the table,
+/// when the program that made it has long given it up.
 fn is_links(address: u64) -> bool {
     (at::LINKS..at::LINKS_END).contains(&address)
 }

@@ -514,8 +514,8 @@ impl World {
         address
     }
 
-    /// Makes two links, seen in the first space. The capabilities are of link 0, which may
-    /// be offered to [`World::OFFERED_TO`], and of link 1, which is another sandbox's.
+    /// Makes two links, seen in the first space. The capabilities are of link 0, which may be offered to
+    /// [`World::OFFERED_TO`], and of link 1, which is another sandbox's.
     ///
     /// # Panics
     /// If it is asked for more than once.

@@ -1,5 +1,5 @@
-//! Links, in the hands of programs. The entries by which a program sees a link are baked
-//! here. Their table is in nobody's tree until the kernel puts it there.
+//! Links, in the hands of programs. The entries by which a program sees a link are baked here. Their table is in
+//! nobody's tree until the kernel puts it there.
 
 use super::build::{Build, Place};
 use super::program::Made;
