@@ -165,7 +165,7 @@ fn linux(bench: &Bench, kernel: &str, cores: &[u32]) -> Result<String, String> {
     if !artifacts().join(kernel).is_file() {
         return Err(format!("{kernel} is not there"));
     }
-    // A letter takes Bochs' serial port 87,000 instructions. What several cores say is looked at.
+    // A letter takes Bochs' serial port 87,000 instructions. A test reads what several cores say.
     let job = if cores.len() > 1 { "boot" } else { "boot quiet" };
     let manifest = Manifest::new().linux("linux", kernel, job, cores, "256 MiB", 1);
     let seen = on_vmx(&manifest, bench, Duration::from_secs(580), bochs::HZ)?;
