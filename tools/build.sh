@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$ROOT"
 
 # Fetching crates has a limit too; building needs no network then.
-for manifest in Cargo.toml plugin/Cargo.toml; do
+for manifest in Cargo.toml plugin/Cargo.toml fuzz/Cargo.toml; do
     fetch=(cargo fetch --locked --manifest-path "$manifest")
     limited 600 "${fetch[@]}" -q || limited 600 "${fetch[@]}" || die "cannot fetch crates"
 done
