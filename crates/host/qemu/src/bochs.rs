@@ -34,9 +34,7 @@ pub enum Model {
 impl Model {
     /// The one that the installed Bochs knows, by its own list of models.
     pub fn installed(virtualization: Virtualization) -> Result<Self, Error> {
-        let asked = Command::new("bochs-bin").args(["--help", "cpu"]).stdin(Stdio::null()).output();
-        let asked = asked.map_err(|error| Error::Start("bochs-bin".into(), error))?;
-        let said = Untrusted::new([asked.stdout, asked.stderr].concat());
+        let (said, status) = help(&["--help", "cpu"])?;
         let lines: Vec<_> = said.lines().collect();
         let models = lines.iter().map(String::as_str);
         Self::among(virtualization, models).ok_or_else(|| Error::Ended {
@@ -48,7 +46,7 @@ impl Model {
                     "a list of Bochs' models with corei7_skylake_x, which has VT-x".into()
                 }
             },
-            status: asked.status.to_string(),
+            status,
             tail: tail("bochs-bin --help cpu", &said),
         })
     }
@@ -77,6 +75,20 @@ impl Model {
             Self::SkylakeX => cpu("corei7_skylake_x") + &format!(", ips={hz}"),
         }
     }
+}
+
+/// Asks the installed Bochs: its answer, and how it ended.
+fn help(arguments: &[&str]) -> Result<(Untrusted, String), Error> {
+    let asked = Command::new("bochs-bin").args(arguments).stdin(Stdio::null()).output();
+    let asked = asked.map_err(|error| Error::Start("bochs-bin".into(), error))?;
+    Ok((Untrusted::new([asked.stdout, asked.stderr].concat()), asked.status.to_string()))
+}
+
+/// Returns the flag that Bochs 3.0 wants for its debugger. That of 2.7 is always there, and knows no flag.
+fn debugger() -> Result<Option<&'static str>, Error> {
+    const FLAG: &str = "-debugger";
+    let (said, _) = help(&["--help"])?;
+    Ok(said.lines().any(|line| line.split_whitespace().next() == Some(FLAG)).then_some(FLAG))
 }
 
 /// Instructions in a second of VT-x' machine: one is a nanosecond, as in QEMU's virtual time. Bochs' own 4,000,000
@@ -165,6 +177,7 @@ impl Bochs {
         let (out, errors) = (file(CONSOLE)?, file(ERRORS)?);
         let child = Command::new("bochs-bin")
             .args(["-q", "-f", "bochsrc", "-rc", "go"])
+            .args(debugger()?)
             .current_dir(&self.dir)
             // The debug console shares stdout with a text screen: keep that plain.
             .env("TERM", "dumb")
