@@ -8,16 +8,15 @@ mod vtd;
 pub use vmx::plants as vmx;
 pub use vtd::PLANTS as VTD;
 
-use bulkhead_audit::arch::Architecture;
 use bulkhead_audit::claim::Range;
 use bulkhead_audit::memory::Words;
 use bulkhead_audit::paging::entry_at;
 use bulkhead_audit::vmcs::Vmcs;
-use bulkhead_audit::{Claim, Memory, RamFile, Registers, Vmx};
+use bulkhead_audit::{Claim, Memory, RamFile, Registers};
 use bulkhead_image::{Baked, Part};
 use bulkhead_layout::image::Sandbox;
 use bulkhead_layout::x86::Header;
-use bulkhead_plan::Channel;
+use bulkhead_plan::{Arch, Channel};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 
@@ -144,18 +143,21 @@ impl Hand<'_> {
 
     /// Root of a sandbox's nested tables, from its first core's control block.
     fn nested_root(&self, sandbox: usize) -> u64 {
-        let field = if self.is_vmx() { Vmcs::offset(vmx::EPT_POINTER) } else { 0x0B0 };
-        self.memory.word(vmcb(self.baked, sandbox, 0) + field) & !(PAGE - 1)
+        self.memory.word(self.block(sandbox, vmx::EPT_POINTER, 0x0B0)) & !(PAGE - 1)
     }
 
-    fn is_vmx(&self) -> bool {
-        self.claim.arch.name() == Vmx.name()
+    /// Address of a field of a first core's VMCS, or of a VMCB's at an offset.
+    fn block(&self, sandbox: usize, field: u16, offset: u64) -> u64 {
+        let at = vmcb(self.baked, sandbox, 0);
+        match self.baked.plan.machine.arch {
+            Arch::Vmx => Vmcs::new(&Words::new(&self.memory), at).address(field),
+            _ => at + offset,
+        }
     }
 
     /// A port's word and bit in the I/O permission map. VT-x' second bitmap follows the first.
     fn port(&self, sandbox: usize, port: u64) -> (u64, u64) {
-        let field = if self.is_vmx() { Vmcs::offset(vmx::IO_BITMAP_A) } else { 0x040 };
-        let map = self.memory.word(vmcb(self.baked, sandbox, 0) + field);
+        let map = self.memory.word(self.block(sandbox, vmx::IO_BITMAP_A, 0x040));
         (map + port / 64 * 8, 1 << (port % 64))
     }
 

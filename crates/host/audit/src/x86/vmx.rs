@@ -237,7 +237,10 @@ mod tests {
     #[test]
     fn a_block_is_read_from_its_fields() {
         let (at, mut memory) = (0x8000, Fake::default());
-        let mut set = |field, value| memory.set(at + Vmcs::offset(field), value);
+        let mut set = |field, value| {
+            let place = Vmcs::new(&Words::new(&memory), at).address(field);
+            memory.set(place, value);
+        };
         set(VPID, 3);
         set(PIN, 0x1E);
         set(IO_BITMAPS[0], 0x1_0000);

@@ -2,6 +2,7 @@
 //! functions and without a Linux. A warden is on core 0, a rogue on cores 1 and 2, a big one on core 3.
 
 use super::{BIG, Hand, PLANTS, Plant, ROGUE, WARDEN, vmcb};
+use bulkhead_audit::memory::Words;
 use bulkhead_audit::vmcs::Vmcs;
 
 pub const IO_BITMAP_A: u16 = 0x2000;
@@ -79,7 +80,7 @@ pub fn plants() -> Vec<Plant> {
 impl Hand<'_> {
     /// Where a field of a core's VMCS of rogue's is in memory.
     fn field(&self, core: usize, field: u16) -> u64 {
-        vmcb(self.baked, ROGUE, core) + Vmcs::offset(field)
+        Vmcs::new(&Words::new(&self.memory), vmcb(self.baked, ROGUE, core)).address(field)
     }
 
     /// Changes bits of a field.
