@@ -3,6 +3,7 @@
 use super::ManifestArguments;
 use crate::output;
 use bulkhead_audit::{Claim, render};
+use bulkhead_plan::Emulator;
 use bulkhead_run::audit::{self, Audited};
 use bulkhead_run::{Event, Options};
 use std::path::{Path, PathBuf};
@@ -93,10 +94,14 @@ fn load(arguments: &Arguments) -> Result<bulkhead_manifest::Checked, ExitCode> {
         super::show(&findings);
         ExitCode::FAILURE
     })?;
-    match checked.system.multikernel {
-        true => Err(output::fail(
-            "there are no monitors, so no tables that confine a kernel: nothing to audit",
-        )),
-        false => Ok(checked),
+    let bochs = checked.system.machine.emulator == Emulator::Bochs;
+    if checked.system.multikernel {
+        let why = "there are no monitors, so no tables that confine a kernel: nothing to audit";
+        return Err(output::fail(why));
     }
+    if arguments.attach.is_some() && bochs {
+        let why = "Bochs answers nobody but its own process: `bulkhead audit` without --attach boots the system";
+        return Err(output::fail(why));
+    }
+    Ok(checked)
 }

@@ -342,6 +342,11 @@ fn audit(dir: &Path) -> Result<String, String> {
     if live != dumped || !live.contains("guest") {
         return Err(format!("the machine:\n{live}\nits dump:\n{dumped}"));
     }
+    let folder = dir.display().to_string();
+    let (code, _, err) = bulkhead(&["audit", "systems/demo-vmx.toml", "--attach", &folder])?;
+    if code != 1 || !err.contains("Bochs answers nobody but its own process") {
+        return Err(format!("attached to a Bochs: status {code}\n{err}"));
+    }
     Ok(format!("{} lines, twice", live.lines().count()))
 }
 

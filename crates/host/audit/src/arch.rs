@@ -34,8 +34,6 @@ pub struct Places {
 
 /// See the module.
 pub trait Architecture: Debug + Sync {
-    /// Its name.
-    fn name(&self) -> &'static str;
     /// Its sizes and places.
     fn places(&self) -> &'static Places;
     /// Format of monitors' tables.

@@ -47,8 +47,6 @@ const PLACES: Places = Places {
 
 /// The part in which SVM and VT-x differ.
 trait Virtualization: Debug + Sync {
-    /// Its name.
-    const NAME: &str;
     /// Sizes and places.
     const PLACES: &Places;
     /// Format of guests' tables.
@@ -70,10 +68,6 @@ trait Virtualization: Debug + Sync {
 }
 
 impl<V: Virtualization> Architecture for V {
-    fn name(&self) -> &'static str {
-        V::NAME
-    }
-
     fn places(&self) -> &'static Places {
         V::PLACES
     }

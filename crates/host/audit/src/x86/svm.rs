@@ -44,7 +44,6 @@ const AVIC: u64 = 1 << 31;
 pub struct Svm;
 
 impl Virtualization for Svm {
-    const NAME: &str = "x86-64-svm";
     const PLACES: &Places = &PLACES;
     const NESTED: &dyn Format = &LongMode;
     const COMES_BACK: &str = "behind a VMRUN of its monitor";

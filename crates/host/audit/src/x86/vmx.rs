@@ -93,7 +93,6 @@ fn reads_reason(words: &Words, cr3: u64, rip: u64) -> bool {
 pub struct Vmx;
 
 impl Virtualization for Vmx {
-    const NAME: &str = "x86-64-vmx";
     const PLACES: &Places = &Places { own_page: Some("VMXON region"), ..PLACES };
     const NESTED: &dyn Format = &Extended;
     const COMES_BACK: &str = "where its monitor reads the reason of an exit";

@@ -117,10 +117,6 @@ const PLACES: Places = Places {
 pub struct Odd;
 
 impl Architecture for Odd {
-    fn name(&self) -> &'static str {
-        "odd"
-    }
-
     fn places(&self) -> &'static Places {
         &PLACES
     }
