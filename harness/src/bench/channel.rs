@@ -242,15 +242,19 @@ fn figure(line: &str) -> Result<Figure, Failure> {
     let mut words = line.splitn(6, ' ');
     let mut word = || words.next().ok_or_else(|| format!("not a figure: {line}"));
     let (name, unit, value, baseline) = (word()?, word()?, word()?.parse()?, word()?.parse()?);
-    let (judged, what) = (word()?.parse()?, word()?);
+    let (judged, what) = (word()?, word()?);
     let row = Row::new(name, unit, value).against(baseline);
     let note = format!("medians, against {what}; lower quartile of the rounds {judged}");
-    Ok(Figure::new(row).must(bound(name, judged)).note(note))
+    if judged == "-" {
+        let why = "the host was busy in nearly all rounds: not judged";
+        return Ok(Figure::new(row).note(format!("{note}; {why}")));
+    }
+    Ok(Figure::new(row).must(bound(name, judged.parse()?)).note(note))
 }
 
 /// Judges our time divided by that of the best other crate, so less is better: 1.0 and 1.2 times as fast. A mailbox is
-/// judged by the cycles above a copy. The host's load is in each round, so the lower quartile of all rounds is judged:
-/// three quarters have to be worse to fail. Batches against batches are only reported, and so are two operations at
+/// judged by the cycles above a copy. Rounds in which a side waited for a core do not count. The lower quartile of the
+/// others is judged: three quarters have to be worse to fail. Batches against batches are only reported, and so are two operations at
 /// once.
 fn bound(name: &str, judged: f64) -> Must {
     match name.rsplit('_').next() {
@@ -285,5 +289,9 @@ mod tests {
         // The medians say that it is slower, but a quarter of the rounds says that it need not be.
         let one = figure("channel.native_rtrb_64_place_trip ns 90.0 80.0 0.98 rtrb").expect("one");
         assert!(one.reached(), "{}", one.verdict());
+        // Of a host that was busy all the time, nothing is said.
+        let one = figure("channel.native_rtrb_64_copy ns 437.0 422.0 - rtrb").expect("one");
+        assert_eq!(one.verdict(), "reported");
+        assert!(one.note.contains("not judged"), "{}", one.note);
     }
 }

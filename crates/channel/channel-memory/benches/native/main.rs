@@ -6,6 +6,9 @@
 //! baseline judged what`. Value and baseline are medians over all rounds. `judged` is the lower quartile of the
 //! rounds' ratios, or of their differences. If it exceeds a bound, three quarters of the rounds do, which a host that
 //! was busy now and then does not explain.
+//!
+//! A turn in which one of the two threads had to wait for a core measures the host's other work, so it does not count.
+//! If hardly a round is left, `judged` is `-`.
 
 mod mail;
 mod peers;
@@ -20,6 +23,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Looks in vain after which the other thread is taken for one that does not run: the
 /// turn is lost, but not the time.
 const PATIENCE: u32 = 2_000;
+/// Rounds without such a wait that suffice to judge.
+const ENOUGH: usize = 20;
 
 fn main() {
     // `cargo test --benches` runs this too: then it only shows that it runs.
@@ -28,6 +33,24 @@ fn main() {
     both::<8>("64", if short { 500 } else { 4_000 }, 256, rounds);
     both::<512>("4k", if short { 200 } else { 400 }, 16, rounds);
     mail::measure(if short { 10 } else { 400 });
+}
+
+/// Nanoseconds for each of a turn's messages.
+#[derive(Clone, Copy)]
+struct Turn {
+    each: f64,
+    /// No side waited for a core.
+    counts: bool,
+}
+
+/// Returns the median of the turns that count; of all of them if they are too few.
+fn median(turns: &[Turn]) -> f64 {
+    let times = |counts: bool| {
+        let chosen = turns.iter().filter(|turn| turn.counts || !counts);
+        chosen.map(|turn| turn.each).collect::<Vec<_>>()
+    };
+    let counted = times(true);
+    quantile(&if counted.len() < ENOUGH { times(false) } else { counted }, 0.5)
 }
 
 /// A candidate for comparison.
@@ -67,7 +90,7 @@ fn candidates<const W: usize>() -> Vec<Candidate> {
 fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usize) {
     let candidates = candidates::<W>();
     // A list for each candidate: its times, by round.
-    let mut through = vec![Vec::new(); candidates.len()];
+    let mut through = vec![Vec::<Turn>::new(); candidates.len()];
     let mut trip = through.clone();
     // One memory for all rounds: new memory costs page faults.
     let twice = |c: &Candidate| [(c.make)(capacity), (c.make)(capacity)];
@@ -88,17 +111,22 @@ fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usiz
         candidates.iter().enumerate().filter(move |(_, c)| is(c)).map(|(n, _)| n)
     };
     // The best of the others has the best median; ours is one.
-    let best = |of: &[Vec<f64>], ours: bool, in_place: bool, batched: bool| {
-        let all = of_kind(ours, in_place, batched).map(|n| (n, quantile(&of[n], 0.5)));
+    let best = |of: &[Vec<Turn>], ours: bool, in_place: bool, batched: bool| {
+        let all = of_kind(ours, in_place, batched).map(|n| (n, median(&of[n])));
         all.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(n, _)| n).expect("one of each")
     };
-    let print = |what: &str, of: &[Vec<f64>], ours: usize, peer: usize| {
-        let ratios: Vec<_> = of[ours].iter().zip(&of[peer]).map(|(a, b)| a / b).collect();
-        let (median, judged) = (|n: usize| quantile(&of[n], 0.5), quantile(&ratios, 0.25));
+    let print = |what: &str, of: &[Vec<Turn>], ours: usize, peer: usize| {
+        let rounds = of[ours].iter().zip(&of[peer]);
+        let counted = rounds.filter(|(ours, peer)| ours.counts && peer.counts);
+        let ratios: Vec<_> = counted.map(|(ours, peer)| ours.each / peer.each).collect();
+        let judged = match ratios.len() {
+            0..ENOUGH => "-".to_owned(),
+            _ => format!("{:.3}", quantile(&ratios, 0.25)),
+        };
         println!(
-            "channel.native_rtrb_{size}_{what} ns {:.2} {:.2} {judged:.3} {}",
-            median(ours),
-            median(peer),
+            "channel.native_rtrb_{size}_{what} ns {:.2} {:.2} {judged} {}",
+            median(&of[ours]),
+            median(&of[peer]),
             candidates[peer].name
         );
     };
@@ -114,11 +142,11 @@ fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usiz
     }
     for (n, candidate) in candidates.iter().enumerate() {
         let trip = Some(&trip[n]).filter(|all| !all.is_empty());
-        let trip = trip.map(|all| format!("{:9.2} ns a round trip", quantile(all, 0.5)));
+        let trip = trip.map(|all| format!("{:9.2} ns a round trip", median(all)));
         eprintln!(
             "{size:>4} {:20} {:9.2} ns a message {}",
             candidate.name,
-            quantile(&through[n], 0.5),
+            median(&through[n]),
             trip.unwrap_or_default()
         );
     }
@@ -149,41 +177,62 @@ fn all(step: &mut Step, messages: u64) -> u64 {
     sum
 }
 
-/// Returns the nanoseconds for a message.
-fn throughput((send, receive): &mut Duplex, messages: u64) -> f64 {
+/// Returns how long this thread has waited for a core since it began, in nanoseconds (Linux, `sched-stats.rst`); 0 if
+/// the kernel does not count that.
+fn waited() -> u64 {
+    let all = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    all.split_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok()).unwrap_or(0)
+}
+
+/// Runs two sides of a turn, each on a thread of its own. Returns the nanoseconds of the second side for each of
+/// `count`, and the results. The turn does not count if a side waited for a core for longer than a twentieth of it.
+fn turn<A: Send, B>(
+    count: u64,
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B,
+) -> (Turn, A, B) {
     let start = Barrier::new(2);
     std::thread::scope(|scope| {
-        let sending = scope.spawn(|| {
+        let other = scope.spawn(|| {
             start.wait();
-            all(send, messages)
+            let before = waited();
+            let done = first();
+            (done, waited() - before)
         });
         start.wait();
+        let before = waited();
         let begun = Instant::now();
-        let got = all(receive, messages);
+        let done = second();
         let took = begun.elapsed();
-        assert_eq!(got, sending.join().expect("no panic"), "what was sent arrived");
-        took.as_secs_f64() * 1e9 / messages as f64
+        let own = waited() - before;
+        let (first, others) = other.join().expect("no panic");
+        let counts = u128::from(own.max(others)) * 20 <= took.as_nanos();
+        let each = took.as_secs_f64() * 1e9 / count as f64;
+        (Turn { each, counts }, first, done)
     })
 }
 
-/// Nanoseconds from a message to its answer.
-fn round_trip(duplexes: &mut [Duplex; 2], messages: u64) -> f64 {
+/// Measures messages one way.
+fn throughput((send, receive): &mut Duplex, messages: u64) -> Turn {
+    let (each, sent, got) = turn(messages, || all(send, messages), || all(receive, messages));
+    assert_eq!(got, sent, "what was sent arrived");
+    each
+}
+
+/// Measures messages and their answers.
+fn round_trip(duplexes: &mut [Duplex; 2], messages: u64) -> Turn {
     let [(ask, asked), (answer, answered)] = duplexes;
-    let start = Barrier::new(2);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            start.wait();
-            for _ in 0..messages {
-                all(asked, 1);
-                all(answer, 1);
-            }
-        });
-        start.wait();
-        let begun = Instant::now();
+    let echo = || {
+        for _ in 0..messages {
+            all(asked, 1);
+            all(answer, 1);
+        }
+    };
+    let call = || {
         for _ in 0..messages {
             all(ask, 1);
             all(answered, 1);
         }
-        begun.elapsed().as_secs_f64() * 1e9 / messages as f64
-    })
+    };
+    turn(messages, echo, call).0
 }
