@@ -1,6 +1,6 @@
 //! A driver sandbox serves a disk behind the IOMMU to clients in other sandboxes (`tests/store/virtio.toml`,
-//! docs/store.md), with doorbells, looking, and both. An audit finds nothing, and a disk that is told to write to memory
-//! of others reaches none of it.
+//! docs/store.md), with doorbells, looking, and both. An audit finds nothing. A disk that is told to write to memory of
+//! others reaches none of it.
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run};
@@ -94,8 +94,8 @@ fn good(seen: &Seen) -> Result<(), String> {
     Ok(())
 }
 
-/// The driver tells the disk to write where it must not: to the client's section, to both headers, and to the kernel. It
-/// reaches none of that, and the clients are served as ever.
+/// The driver tells the disk to write where it must not: to the client's section, to both headers, and to the kernel.
+/// The disk reaches none of that, and the clients are served as ever.
 fn trespass(bench: &Bench) -> Result<String, String> {
     let seen = start(trespassing(system()?), &bench.dir, false)?;
     good(&seen)?;
@@ -112,8 +112,8 @@ fn tried(seen: &Seen) -> Result<(), String> {
     seen.ensure(seen.console.contains(TRIED), format!("nobody says {TRIED:?}"))
 }
 
-/// Intel's IOMMU in QEMU records the first access that it blocks, as AMD's there does not. The report says whose memory
-/// that was, and which rule denies it.
+/// Intel's IOMMU in QEMU records the first access that it blocks, as AMD's there does not. The report names the owner of
+/// that memory, and the rule that denies it.
 fn recorded(bench: &Bench) -> Result<String, String> {
     let text = trespassing(system()?).replace("qemu-q35.toml", "qemu-q35-vtd.toml");
     let seen = start(text, &bench.dir, false)?;

@@ -183,8 +183,9 @@ fn run(
     }
 }
 
-/// Lets the disk write to memory that it must not reach: the client's section, both headers, the kernel. Memory that the
-/// program sees must not have the disk's first words afterwards. Its own section must: that shows that the disk writes.
+/// Lets the disk write to memory that it must not reach: the client's section, both headers, the kernel. No memory that
+/// the program sees there may have the disk's first words afterwards. A write to its own section comes first, and shows
+/// that the disk writes.
 fn trespass(program: Program, disk: &mut Virtio, name: &str) -> Result<(), &'static str> {
     const KERNEL: u64 = 2 << 20;
     /// Nanoseconds in which a write that is not refused would be done.

@@ -64,7 +64,7 @@ impl Virtio {
     /// Switches it on.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The part that is missing.
     pub fn open(
         program: Program,
         function: &str,

@@ -5,7 +5,7 @@ use bulkhead_virtio::layout::POOL;
 
 /// 00:03.0.
 const DISK: u64 = 0x18;
-/// Of an entry of AMD's I/O tables (48882, 2.2.3): present, and may be read and written by the device.
+/// Bits of an entry of AMD's I/O tables (48882, 2.2.3): present, the device reads, the device writes.
 const PRESENT: u64 = 1;
 const READ: u64 = 1 << 61;
 const WRITE: u64 = 1 << 62;
