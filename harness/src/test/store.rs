@@ -69,11 +69,17 @@ fn served(bench: &Bench, notify: &str) -> Result<String, String> {
     let found = &seen.audited()?.report.findings;
     seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
     good(&seen)?;
+    let polls = notify == "poll";
     let woken = seen.console.matches("slept and was woken").count();
-    let wanted = if notify == "poll" { 0 } else { 2 };
-    seen.ensure(woken == wanted, format!("{woken} clients were woken"))?;
-    let exits = &seen.sandbox("store")?.exits.steady;
-    Ok(format!("exits of the store: {exits:?}"))
+    seen.ensure(woken == if polls { 0 } else { 2 }, format!("{woken} clients were woken"))?;
+    // Each side wakes the other, or neither does.
+    let mut all = Vec::new();
+    for name in ["store", "one", "two"] {
+        let rings = seen.sandbox(name)?.exits.steady.get("ring").copied().unwrap_or(0);
+        seen.ensure((rings == 0) == polls, format!("{name} rang {rings} times"))?;
+        all.push(format!("{name} rang {rings} times"));
+    }
+    Ok(all.join(", "))
 }
 
 fn good(seen: &Seen) -> Result<(), String> {
