@@ -130,10 +130,7 @@ impl Disk {
     fn answers(&mut self, count: u16, len: usize) -> Option<u32> {
         let mut failed = 0;
         for _ in 0..count {
-            let (number, _) = self.wait(|disk| match disk.driver.used() {
-                Ok(found) => found,
-                Err(_) => None,
-            })?;
+            let (number, _) = self.wait(|disk| disk.driver.used().unwrap_or_default())?;
             failed += u32::from(self.status(number, len) != 0);
         }
         Some(failed)

@@ -75,7 +75,6 @@ impl Virtio {
         if memory.0.len < MEMORY {
             return Err("too little memory for the device");
         }
-        let common = common;
         common.write32(common::DEVICE_FEATURE_SELECT, 0);
         let features = common.read32(common::DEVICE_FEATURE) & (READ_ONLY | FLUSH);
         let sectors = u64::from(config.read32(0)) | u64::from(config.read32(4)) << 32;
@@ -103,13 +102,6 @@ impl Virtio {
         let number = common.registers.read16(common.at + common::QUEUE_NOTIFY);
         device.doorbell.at += u64::from(number) * u64::from(stride);
         Ok(device)
-    }
-
-    fn set32(&self, at: usize, value: u32) {
-        let word = &self.memory.words()[at / 8];
-        let shift = at % 8 * 8;
-        let old = word.load(Ordering::Relaxed) & !(0xFFFF_FFFF << shift);
-        word.store(old | u64::from(value) << shift, Ordering::Relaxed);
     }
 
     fn get(&self, at: usize) -> u64 {
@@ -300,7 +292,6 @@ impl Disk for Virtio {
         common.write16(common::QUEUE_ENABLE, 1);
         status(ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK);
         self.interrupts(false);
-        self.set32(AVAILABLE + 4, 0);
         Ok(())
     }
 }
