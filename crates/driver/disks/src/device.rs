@@ -1,5 +1,6 @@
 //! A device as its driver sees it.
 
+use bulkhead_store::disk::Info;
 use core::fmt;
 
 /// Registers in memory: a BAR. A write of one comes after all earlier writes to [`Memory`].
@@ -53,6 +54,8 @@ pub enum Wrong {
     Silent(&'static str),
     /// It says something that cannot be.
     Lies(&'static str),
+    /// It failed to do something, with this status.
+    Failed(&'static str, u16),
 }
 
 impl fmt::Display for Wrong {
@@ -61,6 +64,9 @@ impl fmt::Display for Wrong {
             Self::Lacks(what) => write!(f, "the disk has no {what}"),
             Self::Silent(what) => write!(f, "the disk is silent: no {what} in time"),
             Self::Lies(what) => write!(f, "the disk names an impossible {what}"),
+            Self::Failed(what, status) => {
+                write!(f, "the disk fails to {what} with status {status:#x}")
+            }
         }
     }
 }
@@ -91,6 +97,15 @@ pub(crate) fn clear(memory: &impl Memory, bytes: usize) -> Result<(), Wrong> {
     }
     (0..bytes / 8).for_each(|word| memory.set(8 * word, 0));
     Ok(())
+}
+
+/// Returns why a disk that was reset is of no use, if it is not: it did not start, or is another one.
+pub(crate) fn useless(old: &Info, started: Result<Info, Wrong>) -> Option<Wrong> {
+    match started {
+        Ok(info) if info == *old => None,
+        Ok(_) => Some(Wrong::Lies("description that a reset changes")),
+        Err(wrong) => Some(wrong),
+    }
 }
 
 /// Part of a device's registers that lies within them.

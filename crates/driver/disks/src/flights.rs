@@ -5,13 +5,17 @@ use bulkhead_store::disk::{Failed, Full, Info, Operation, Request};
 /// Slots, at most.
 pub const SLOTS: usize = 64;
 
+/// A request's tag and its end.
+pub type Answer = (u16, Result<(), Failed>);
+
 /// Requests under way.
 #[derive(Debug)]
 pub struct Flights {
     depth: u16,
     tags: [u16; SLOTS],
-    /// Slots of requests that the device has.
-    there: u64,
+    /// Slots of requests for the device, and of those that it was told of.
+    fresh: u64,
+    told: u64,
     /// Slots of requests that need no device, and are done or have failed.
     done: u64,
     failed: u64,
@@ -21,12 +25,12 @@ impl Flights {
     /// Makes as many slots as a disk has room for.
     pub const fn new(depth: u16) -> Self {
         let depth = if depth as usize > SLOTS { SLOTS as u16 } else { depth };
-        Self { depth, tags: [0; SLOTS], there: 0, done: 0, failed: 0 }
+        Self { depth, tags: [0; SLOTS], fresh: 0, told: 0, done: 0, failed: 0 }
     }
 
     /// Takes a request, and returns its slot. `None`: it needs no device.
     pub fn take(&mut self, request: &Request, info: &Info) -> Result<Option<usize>, Full> {
-        let free = !(self.there | self.done | self.failed);
+        let free = !(self.fresh | self.told | self.done | self.failed);
         let slot = free.trailing_zeros() as usize;
         if slot >= self.depth.into() {
             return Err(Full);
@@ -34,18 +38,29 @@ impl Flights {
         self.tags[slot % SLOTS] = request.tag;
         let flush = request.operation == Operation::Flush;
         let set = match (flush, flush && !info.flush, possible(request, info)) {
-            (true, false, _) | (false, _, true) => &mut self.there,
+            (true, false, _) | (false, _, true) => &mut self.fresh,
             // Without a cache all that was written is durable.
             (true, true, _) => &mut self.done,
             (false, _, false) => &mut self.failed,
         };
         *set |= 1 << slot;
-        let device = self.there & 1 << slot != 0;
+        let device = self.fresh & 1 << slot != 0;
         Ok(device.then_some(slot))
     }
 
+    /// The device is about to be told of all requests for it. `false`: it knows them all.
+    pub fn tell(&mut self) -> bool {
+        self.told |= self.fresh;
+        core::mem::take(&mut self.fresh) != 0
+    }
+
+    /// Requests that the device was told of.
+    pub const fn told(&self) -> u16 {
+        self.told.count_ones() as u16
+    }
+
     /// Returns a request that needed no device.
-    pub fn settled(&mut self) -> Option<(u16, Result<(), Failed>)> {
+    pub fn settled(&mut self) -> Option<Answer> {
         let all = self.done | self.failed;
         if all == 0 {
             return None;
@@ -57,12 +72,13 @@ impl Flights {
         Some((self.tags[slot % SLOTS], result))
     }
 
-    /// Frees a slot that the device names, and returns its request's tag. `None`: the device has no such request.
+    /// Frees a slot that the device names, and returns its request's tag. `None`: it was told of no such
+    /// request.
     pub fn land(&mut self, slot: usize) -> Option<u16> {
-        if slot >= SLOTS || self.there & 1 << slot == 0 {
+        if slot >= SLOTS || self.told & 1 << slot == 0 {
             return None;
         }
-        self.there &= !(1 << slot);
+        self.told &= !(1 << slot);
         Some(self.tags[slot])
     }
 }

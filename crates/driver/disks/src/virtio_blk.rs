@@ -4,8 +4,8 @@
 //! The driver reads two of the device's values: the used ring's index and the head in an element. It tells the device of
 //! each batch, also when the device asks for no such news: to heed that would need a fence for each batch.
 
-use crate::device::{Clock, Configuration, Memory, Registers, Window, Wrong, clear, wait};
-use crate::flights::{Flights, SLOTS};
+use crate::device::{Clock, Configuration, Memory, Registers, Window, Wrong, clear, useless, wait};
+use crate::flights::{Answer, Flights, SLOTS};
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Operation, Request};
 
 /// Vendor and device of a block device without legacy interface (4.1.2, 5.2.1), as configuration space has them.
@@ -132,9 +132,8 @@ pub struct VirtioBlk<R, M, C> {
     size: u16,
     /// Place of the queue in `notify`.
     bell: u64,
-    /// Requests put into the available ring, and as many of them as the device was told of.
+    /// Requests put into the available ring.
     sent: u16,
-    told: u16,
     /// Elements taken from the used ring.
     taken: u16,
     flights: Flights,
@@ -176,7 +175,6 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
             size: 0,
             bell: 0,
             sent: 0,
-            told: 0,
             taken: 0,
             flights: Flights::new(0),
             fault: None,
@@ -289,7 +287,7 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
         }
         self.bell = bell;
         common.write16(common::QUEUE_ENABLE, 1);
-        (self.sent, self.told, self.taken) = (0, 0, 0);
+        (self.sent, self.taken) = (0, 0);
         Ok(())
     }
 
@@ -315,9 +313,7 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
         match index.wrapping_sub(self.taken) {
             0 => Ok(None),
             // It cannot have done more than it was told of.
-            news if news > self.told.wrapping_sub(self.taken) => {
-                Err(Wrong::Lies("index of the used ring"))
-            }
+            news if news > self.flights.told() => Err(Wrong::Lies("index of the used ring")),
             _ => {
                 // An element is 8 bytes from offset 4 on, so its first half is the upper one of a word.
                 let element = USED + 8 * usize::from(self.taken % self.size);
@@ -327,7 +323,7 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
     }
 
     /// Takes the next answer.
-    fn take(&mut self) -> Result<Option<(u16, Result<(), Failed>)>, Wrong> {
+    fn take(&mut self) -> Result<Option<Answer>, Wrong> {
         let Some(head) = self.used()? else { return Ok(None) };
         let slot = head as usize / 3;
         let tag = if head % 3 == 0 { self.flights.land(slot) } else { None };
@@ -369,14 +365,13 @@ impl<R: Registers, M: Memory, C: Clock> Disk for VirtioBlk<R, M, C> {
     }
 
     fn ring(&mut self) {
-        if self.fault.is_none() && self.told != self.sent {
-            self.told = self.sent;
+        if self.fault.is_none() && self.flights.tell() {
             self.set_available(1, self.sent);
             self.notify.write16(self.bell, 0);
         }
     }
 
-    fn completed(&mut self) -> Option<(u16, Result<(), Failed>)> {
+    fn completed(&mut self) -> Option<Answer> {
         if let Some(settled) = self.flights.settled() {
             return Some(settled);
         }
@@ -393,11 +388,7 @@ impl<R: Registers, M: Memory, C: Clock> Disk for VirtioBlk<R, M, C> {
         let started = self.start();
         // The device has the queue's memory, but no request.
         self.flights = Flights::new(self.info.depth);
-        self.fault = match started {
-            Ok(info) if info == self.info => None,
-            Ok(_) => Some(Wrong::Lies("description that is another one after a reset")),
-            Err(wrong) => Some(wrong),
-        };
+        self.fault = useless(&self.info, started);
         if self.fault.is_some() {
             self.common.write8(common::STATUS, 0);
             return Err(Failed);
