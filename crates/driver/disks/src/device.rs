@@ -37,6 +37,8 @@ pub trait Memory {
     fn get(&self, at: usize) -> u64;
     /// Writes 64 bits at a multiple of 8, after every earlier access.
     fn set(&self, at: usize, value: u64);
+    /// Makes all earlier writes visible before any later read.
+    fn fence(&self);
 }
 
 /// Time, for waits with a limit.

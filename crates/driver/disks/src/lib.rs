@@ -13,7 +13,9 @@
 
 mod device;
 mod flights;
+pub mod nvme;
 pub mod virtio_blk;
 
 pub use device::{Clock, Configuration, Memory, Registers, Wrong};
+pub use nvme::Nvme;
 pub use virtio_blk::VirtioBlk;

@@ -136,6 +136,8 @@ pub struct VirtioBlk<R, M, C> {
     sent: u16,
     /// Elements taken from the used ring.
     taken: u16,
+    /// It shall not interrupt.
+    quiet: bool,
     flights: Flights,
     fault: Option<Wrong>,
 }
@@ -176,6 +178,7 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
             bell: 0,
             sent: 0,
             taken: 0,
+            quiet: false,
             flights: Flights::new(0),
             fault: None,
         };
@@ -189,8 +192,13 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
         self.fault
     }
 
-    /// Resets the device, and sets it up (3.1.1).
+    /// Resets the device, and sets it up. If that fails the device is off, as far as it obeys.
     fn start(&mut self) -> Result<Info, Wrong> {
+        self.set_up().inspect_err(|_| self.common.write8(common::STATUS, 0))
+    }
+
+    /// Sets the device up from its reset on (3.1.1).
+    fn set_up(&mut self) -> Result<Info, Wrong> {
         self.common.write8(common::STATUS, 0);
         let quiet = || (self.common.read8(common::STATUS) == 0).then_some(());
         wait(&self.clock, RESET, quiet).ok_or(Wrong::Silent("end of its reset"))?;
@@ -288,6 +296,7 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
         self.bell = bell;
         common.write16(common::QUEUE_ENABLE, 1);
         (self.sent, self.taken) = (0, 0);
+        self.set_available(0, self.quiet.into());
         Ok(())
     }
 
@@ -382,6 +391,12 @@ impl<R: Registers, M: Memory, C: Clock> Disk for VirtioBlk<R, M, C> {
             self.fault = Some(wrong);
             None
         })
+    }
+
+    fn interrupts(&mut self, wanted: bool) {
+        self.quiet = !wanted;
+        self.set_available(0, self.quiet.into());
+        self.memory.fence();
     }
 
     fn reset(&mut self) -> Result<(), Failed> {

@@ -64,6 +64,7 @@ impl Memory for Ram {
         assert!(at.is_multiple_of(8), "{at:#x}");
         self.0.borrow_mut()[at / 8] = value;
     }
+    fn fence(&self) {}
 }
 
 /// Time that goes on with each look.
