@@ -46,6 +46,12 @@ impl Registers {
         self.start + offset
     }
 
+    /// How many bytes there are.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.len
+    }
+
     access!(read8, write8, u8, 8);
     access!(read16, write16, u16, 16);
     access!(read32, write32, u32, 32);
