@@ -13,9 +13,9 @@
 //! the clients' doorbells signal. Without doorbells it looks all the time.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-mod virtio;
+mod disk;
 
-use bulkhead_program::abi::Grant;
+use bulkhead_disks::Wrong;
 use bulkhead_program::bell::{Port, SLEEP, caller};
 use bulkhead_program::channel::adaptive::Spin;
 use bulkhead_program::channel::{Bytes, Memory};
@@ -24,7 +24,8 @@ use bulkhead_program::{FOREVER, Handler, Notification, Program, now, println, re
 use bulkhead_store::disk::{Disk, Operation, Request};
 use bulkhead_store::{Client, News, Sections, Share, Store, Terms};
 use bulkhead_virtio::layout::POOL;
-use virtio::Virtio;
+use core::fmt;
+use disk::AnyDisk;
 
 bulkhead_program::entry!(store);
 
@@ -44,6 +45,29 @@ fn store(program: Program) -> u32 {
         Err(why) => {
             println!("{}: {why}", program.name());
             1
+        }
+    }
+}
+
+/// Reason why the program ends.
+enum Why {
+    /// The manifest's, or a client's.
+    Text(&'static str),
+    /// The disk's.
+    Disk(Wrong),
+}
+
+impl From<&'static str> for Why {
+    fn from(text: &'static str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Disk(wrong) => wrong.fmt(f),
         }
     }
 }
@@ -75,14 +99,8 @@ fn asked(program: Program, sectors: u64) -> impl Iterator<Item = Option<Asked>> 
     })
 }
 
-fn serve(program: Program) -> Result<(), &'static str> {
-    let function = program.names().find_map(|name| {
-        let text = core::str::from_utf8(&name.name).ok()?.trim_end_matches('\0');
-        let Some(Grant::Memory(_)) = name.grant() else { return None };
-        text.strip_suffix(":config")
-    });
-    let function = function.ok_or("the manifest gives it no PCI function")?;
-    let mut disk = Virtio::open(program, function, program.memory_for_device(RINGS))?;
+fn serve(program: Program) -> Result<(), Why> {
+    let mut disk = AnyDisk::open(program, RINGS).map_err(Why::Disk)?;
     let info = *disk.info();
     println!("{}: {} sectors", program.name(), info.sectors);
     let number = |name, default| program.number(name).unwrap_or(default);
@@ -104,7 +122,7 @@ fn serve(program: Program) -> Result<(), &'static str> {
         let client = Client::open(sections, &info, share, name, terms.queues, caller(&pair))
             .map_err(|_| "a part is not on the disk, or its channel is too small")?;
         if !clients.add(client) {
-            return Err("too many clients");
+            return Err("too many clients".into());
         }
         names[n] = name;
     }
@@ -132,12 +150,12 @@ struct Sleep {
 
 fn run(
     program: Program,
-    disk: &mut Virtio,
+    disk: &mut AnyDisk,
     clients: &mut Clients,
     names: &[&str; CLIENTS],
     mut sleep: Option<Sleep>,
-) -> Result<(), &'static str> {
-    let round = |clients: &mut Clients, disk: &mut Virtio| {
+) -> Result<(), Why> {
+    let round = |clients: &mut Clients, disk: &mut AnyDisk| {
         let mut news = |client: usize, news: News| {
             let said = match news {
                 News::Begun(_) => "begins",
@@ -147,7 +165,8 @@ fn run(
             println!("{}: {} {said}", program.name(), names[client]);
         };
         let busy = clients.round(disk, now(), &mut news);
-        busy.map_err(|_| "the disk does not answer, and cannot be reset")
+        let dead = Why::Text("the disk does not answer, and cannot be reset");
+        busy.map_err(|_| disk.fault().map_or(dead, Why::Disk))
     };
     loop {
         if round(clients, disk)? {
@@ -186,13 +205,13 @@ fn run(
 /// Lets the disk write to memory that it must not reach: the client's section, both headers, the kernel. No memory that
 /// the program sees there may have the disk's first words afterwards. A write to its own section comes first, and shows
 /// that the disk writes.
-fn trespass(program: Program, disk: &mut Virtio, name: &str) -> Result<(), &'static str> {
+fn trespass(program: Program, disk: &mut AnyDisk, name: &str) -> Result<(), Why> {
     const KERNEL: u64 = 2 << 20;
     /// Nanoseconds in which a write that is not refused would be done.
     const LONG: u64 = 100_000_000;
     let (pair, bus) = program.pair_for_device(name);
     let len = pair.shape().tx_bytes().unwrap_or(0) as u64;
-    let mut write = |address: u64| {
+    let mut write = |address: u64| -> Result<(), Why> {
         let request = Request { tag: 0, operation: Operation::Read, sector: 0, address, len: 512 };
         disk.submit(&request).map_err(|_| "the disk is full")?;
         disk.ring();
@@ -200,7 +219,7 @@ fn trespass(program: Program, disk: &mut Virtio, name: &str) -> Result<(), &'sta
         while disk.completed().is_none() {
             if now() > due {
                 // A device that was refused memory may do nothing until its reset.
-                return disk.reset().map_err(|_| "it cannot be reset");
+                return disk.reset().map_err(|_| "it cannot be reset".into());
             }
         }
         Ok(())
@@ -212,7 +231,7 @@ fn trespass(program: Program, disk: &mut Virtio, name: &str) -> Result<(), &'sta
     write(bus + len + POOL as u64)?;
     let disks = words(pair.rx(), POOL);
     if disks.contains(&0) {
-        return Err("the disk does not write to its own section, or begins with zeros");
+        return Err("the disk does not write to its own section, or begins with zeros".into());
     }
     let mut reached = 0;
     for (address, section, at) in [
@@ -228,5 +247,5 @@ fn trespass(program: Program, disk: &mut Virtio, name: &str) -> Result<(), &'sta
     }
     let how = if reached == 0 { "none" } else { "not none" };
     println!("{}: tried 5 places that are not the disk's, reached {how}", program.name());
-    disk.reset().map_err(|_| "it cannot be reset")
+    disk.reset().map_err(|_| "it cannot be reset".into())
 }
