@@ -66,8 +66,8 @@ pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
     Some(Caller::new(pair.bell().ok()?, ring))
 }
 
-/// Makes the place at which this program sleeps until the other end of a channel rings: the notification that
-/// `channels` in the manifest names for it. `None` if that end never rings. After the end itself has been opened.
+/// Makes the place at which this program sleeps until the other end of a channel rings. It is the notification that
+/// `channels` in the manifest names. `None` if that end never rings. After the end itself has been opened.
 #[must_use]
 pub fn sleeper(
     pair: &Pair<'static>,

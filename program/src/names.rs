@@ -273,9 +273,9 @@ impl Program {
         (memory, device.into())
     }
 
-    /// The end of a channel whose data its device reaches, and the address by which the device finds the sender's
-    /// region; behind that lies the receiver's. The manifest names the channel in `dma`. An address in a virtio chain
-    /// counts from there on, too.
+    /// The end of a channel that its device reaches, and the address by which the device finds the sender's region. The
+    /// receiver's lies behind that. The manifest names the channel in `dma`. An address in a virtio chain counts from
+    /// there on, too.
     ///
     /// # Panics
     /// The manifest does not.

@@ -38,8 +38,8 @@ pub enum Grant {
         adaptive: bool,
         /// Doorbell that the sender rings, or number of the receiver's interrupt; 0: the receiver is not woken.
         bell: u16,
-        /// Of a virtio device, the doorbell that the receiver rings, or number of the sender's interrupt; 0: the sender
-        /// is not woken.
+        /// Doorbell that the receiver rings, or number of the sender's interrupt; 0: the sender is not woken. Only a
+        /// virtio device has it.
         back: u16,
         /// Bytes of a message, if all have one size.
         message: u32,

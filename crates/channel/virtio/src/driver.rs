@@ -1,4 +1,5 @@
-//! The driver's side of a virtio device, for clients without a Linux: one queue, whose buffers the caller chooses.
+//! The driver's side of a virtio device, for clients without a Linux: one queue, with buffers that the
+//! caller chooses.
 //!
 //! Every word of the device's side is a claim: it is read once, checked, and used. A device's side that writes
 //! something impossible is told of once ([`Corrupted`]); a new session follows only when it begins anew.
@@ -134,9 +135,9 @@ impl<M: Memory> Driver<M> {
         config.is_some_and(|config| config.read(at, to))
     }
 
-    /// Makes a request of a number, below half of the queue's size, that is not under way: a part of its own section
-    /// that the device reads, and one of the device's section that it writes. The device sees it after
-    /// [`Driver::tell`]. `false`: there is no session, or such a request cannot be.
+    /// Makes a request of a number, below half of the queue's size, that is not under way. The device reads a part of
+    /// the driver's section, and writes a part of its own. It sees the request after [`Driver::tell`]. `false`: there
+    /// is no session, or such a request cannot be.
     #[must_use]
     pub fn put(&mut self, number: u16, reads: Part, writes: Part) -> bool {
         let section = self.section;

@@ -69,7 +69,7 @@ pub struct Sections<M> {
     pub bus: u64,
 }
 
-/// What becomes of a chain.
+/// Decision on a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is answered at once, with so many bytes of the data written.

@@ -5,7 +5,7 @@
 //!
 //! * A client's words are claims. A request beyond its share fails; a chain that cannot be ends that client's session.
 //! * Each client has `share` requests a round, in turn, and never all places of the disk.
-//! * A client that begins anew is answered when the disk has finished all that its last session asked for: no late
+//! * A client that begins anew is answered when the disk has finished all requests of its last session. So no late
 //!   write comes to a buffer of the new session.
 //! * A disk that is silent for too long is reset, and gets the requests under way again, in their order.
 #![no_std]

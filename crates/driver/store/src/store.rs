@@ -46,7 +46,7 @@ pub struct Store<M: Memory, R, const N: usize> {
     flights: [Option<Flight>; DEPTH],
     under_way: u16,
     requests: u64,
-    /// The client whose turn is first.
+    /// Client with the first turn.
     first: usize,
     /// Time at which the flights' deadlines are looked at.
     look: u64,
@@ -212,8 +212,8 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
         depth.saturating_sub(others).max(depth / clients.max(1)).max(1)
     }
 
-    /// Resets a disk that is silent for too long, and asks it again in the old order. What sessions that are over had
-    /// asked for is forgotten: after the reset the disk reaches none of their buffers.
+    /// Resets a disk that is silent for too long, and asks it again in the old order. Requests of
+    /// sessions that are over are forgotten: after the reset the disk reaches none of their buffers.
     fn patience(&mut self, disk: &mut impl Disk, now: u64) -> Result<(), Failed> {
         if !self.flights.iter().flatten().any(|flight| now >= flight.due) {
             return Ok(());

@@ -420,3 +420,80 @@ fn answers_of_a_disk_that_lies_are_nobodys() {
     assert!(world.round());
     assert_eq!(world.store.under_way(), 0);
 }
+
+/// A client that writes anything into all that it can write, beside an honest one. Each request that reaches the disk is
+/// within the client's part and the buffers of its own channel; the honest one is served in each round.
+#[test]
+fn a_client_that_writes_anything_reaches_its_own_part_only() {
+    let mut world = World::new(INFO, &HALVES);
+    let (section, pool) = (SECTION as u64, POOL as u64);
+    let mut seed = 0x9E37_79B9_7F4A_7C15u64;
+    let mut random = move |below: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % below
+    };
+    let (mut served, mut sessions, mut asked) = (0, 0, 0);
+    for round in 0..20_000u64 {
+        let rogue = &mut world.peers[0];
+        if random(4) > 0 {
+            rogue.driver.attend();
+        }
+        if random(16) == 0 {
+            rogue.driver.reset();
+        }
+        // Requests that are nearly right, and words of all kinds in rings, registers and buffers.
+        let number = random(8) as u16;
+        let kinds = [READ, WRITE, FLUSH, ID, 13];
+        let kind = kinds[random(kinds.len() as u64) as usize];
+        let sector = [random(2100), u64::MAX - random(3)][random(2) as usize];
+        let lengths = [0, 512, 512, 512, 513, 4096, 66_000, 1];
+        let long = if random(64) == 0 { SECTION } else { 0 };
+        let mut len = || long + lengths[random(lengths.len() as u64) as usize];
+        let (out, room) = (16 + len(), 1 + len());
+        let _ = rogue.ask_with(number, (kind, sector), (out, room));
+        rogue.driver.tell();
+        if random(32) == 0 {
+            let word = random(pool / 8 + 64) as usize;
+            let value = [random(u64::MAX), random(1 << 16) << 16, 0][random(3) as usize];
+            rogue.theirs.poke(word, value);
+        }
+        while rogue.driver.used().is_ok_and(|found| found.is_some()) {}
+        if round % 7 == 0 {
+            world.peers[1].ask(0, READ, random(2048), 512);
+        }
+        world.round();
+        for request in &world.disk.taken {
+            let at = request.address.wrapping_sub(BUS);
+            if request.operation == Operation::Flush {
+                continue;
+            }
+            if request.sector >= 2048 {
+                let honest = 3 * section + Peers::at(0) as u64;
+                assert_eq!((request.operation, at), (Operation::Read, honest), "{request:?}");
+                continue;
+            }
+            asked += 1;
+            assert!(request.sector + u64::from(request.len) / 512 <= 2048, "{request:?}");
+            let begins = if request.operation == Operation::Read { section } else { 0 };
+            let end = at + u64::from(request.len);
+            assert!(at >= begins + pool && end <= begins + section, "{request:?}");
+        }
+        sessions +=
+            world.news.iter().filter(|(n, news)| *n == 0 && matches!(news, News::Begun(_))).count();
+        assert!(world.news.iter().all(|(n, _)| *n == 0), "the honest client is disturbed");
+        world.news.clear();
+        while !world.disk.taken.is_empty() {
+            world.disk.finish(0, Ok(()));
+        }
+        world.round();
+        while let Some(answer) = world.peers[1].answer(512) {
+            assert_eq!(answer, (0, 513, 0));
+            served += 1;
+        }
+        world.news.clear();
+    }
+    assert_eq!(served, 20_000 / 7 + 1);
+    assert!(sessions > 100 && asked > 1_000, "{sessions} sessions, {asked} requests");
+}

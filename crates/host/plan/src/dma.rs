@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// A driver sandbox whose device reaches a page of shared memory and a channel.
+    /// A driver sandbox, with a page of shared memory and a channel for its device.
     fn plan(first: Part, dma: Vec<Reached>) -> Plan {
         let shared = |len| Shared { name: "rings".into(), place: Place::default(), len };
         let device = DeviceUse { device: Driven::Function(0), interrupts: Vec::new(), dma };

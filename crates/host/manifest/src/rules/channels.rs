@@ -211,7 +211,7 @@ pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// True if an end of a channel is a bare guest, whose information page has one doorbell of each channel.
+/// True if an end of a channel is a bare guest: its information page has one doorbell of each channel.
 fn has_bare(cx: &Context<'_, '_>, channel: &raw::Channel) -> bool {
     let mut known = cx.sandboxes.iter();
     known.any(|one| {

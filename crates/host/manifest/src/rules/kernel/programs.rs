@@ -393,7 +393,7 @@ pub fn program_device(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A PCI function reaches memory that its driver has, too: shared memory, and channels whose data has pages of its own.
+/// A PCI function reaches memory that its driver has, too: shared memory, and channels with pages for nothing but data.
 pub fn program_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         for used in used(cx, &parts) {
