@@ -6,16 +6,19 @@
 //! * The device's words are claims: read once, checked, then used. An impossible one makes the disk silent until
 //!   [`Disk::reset`](bulkhead_store::disk::Disk::reset). Its requests stay under way until then, as with a device that
 //!   hangs; `fault` says why.
-//! * A request that the disk cannot carry out fails without its help. Only setting up and a reset wait, with a limit.
+//! * A request that the disk cannot carry out fails without its help. Only setting up, a reset and the error of an AHCI
+//!   port wait, with a limit.
 //! * Each register that is accessed lies within [`Registers::bytes`], at a multiple of its size.
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod ahci;
 mod device;
 mod flights;
 pub mod nvme;
 pub mod virtio_blk;
 
+pub use ahci::Ahci;
 pub use device::{Clock, Configuration, Memory, Registers, Wrong};
 pub use nvme::Nvme;
 pub use virtio_blk::VirtioBlk;

@@ -71,8 +71,8 @@ struct Queue {
     tail: u16,
     head: u16,
     phase: bool,
-    /// Completions taken of which the controller was not told.
-    owed: u16,
+    /// The controller was not told of all completions taken.
+    owed: bool,
 }
 
 /// An entry of a completion queue (4.6).
@@ -84,7 +84,7 @@ struct Completion {
 
 impl Queue {
     const fn new(number: u16, entries: u16) -> Self {
-        Self { number, entries, tail: 0, head: 0, phase: true, owed: 0 }
+        Self { number, entries, tail: 0, head: 0, phase: true, owed: false }
     }
 
     /// Places of the submission and the completion queue.
@@ -112,7 +112,7 @@ impl Queue {
         }
         self.head = (self.head + 1) % self.entries;
         self.phase ^= self.head == 0;
-        self.owed += 1;
+        self.owed = true;
         let [queue, command, status] = [16, 32, 49].map(|shift| (word >> shift) as u16);
         Some(Completion { command, queue, status })
     }
@@ -323,9 +323,8 @@ impl<R: Registers, M: Memory, C: Clock> Nvme<R, M, C> {
     /// Takes the next answer.
     fn take(&mut self) -> Result<Option<Answer>, Wrong> {
         let done = self.io.take(&self.memory);
-        // The controller needs room, but not at once: one write is enough for many answers.
-        if self.io.owed > self.io.entries / 2 || done.is_none() && self.io.owed > 0 {
-            self.io.owed = 0;
+        // One write is enough for many answers: a controller without room for more waits for it.
+        if done.is_none() && core::mem::take(&mut self.io.owed) {
             self.doorbell(3, self.io.head);
         }
         let Some(Completion { command, queue, status }) = done else { return Ok(None) };

@@ -67,7 +67,9 @@ struct State {
     io: Queue,
     completions: bool,
     commands: Vec<Fetched>,
+    /// How often the driver told of commands, and of completions.
     rung: u32,
+    told: u32,
 }
 
 impl State {
@@ -229,6 +231,7 @@ impl Controller {
             completions: false,
             commands: Vec::new(),
             rung: 0,
+            told: 0,
         };
         Self(Rc::new(RefCell::new(state)), Time::default())
     }
@@ -316,6 +319,7 @@ impl Registers for Controller {
                 assert!(value < queue.entries);
                 if number % 2 == 1 {
                     queue.taken = value;
+                    state.told += u32::from(number == 3);
                     return;
                 }
                 queue.tail = value;
@@ -388,6 +392,7 @@ fn requests_are_answered_in_any_order() {
     controller.finish(2, 0);
     controller.finish(0, 0x4002);
     assert_eq!(answers(&mut disk), [(3, Ok(())), (7, Err(Failed))]);
+    assert_eq!(controller.0.borrow().told, 1);
     controller.finish(0, 1);
     assert_eq!(answers(&mut disk), [(900, Err(Failed))]);
     assert_eq!(disk.fault(), None);

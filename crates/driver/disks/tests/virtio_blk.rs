@@ -172,12 +172,14 @@ impl Device {
             let words = [9 | next << 8 | 20 << 16 | kind << 24, bar, start as u32, bytes];
             space.0[at / 4..][..4].copy_from_slice(&words);
         };
+        // A driver ignores structures in such a BAR.
+        put(0xD0, 1, 0x40, 7, COMMON, 0x38);
         put(0x40, 4, 0x60, 4, CONFIG, 0x20);
         put(0x60, 2, 0x80, 4, NOTIFY, 0x3C);
         put(0x80, 1, 0xB0, 4, COMMON, 0x38);
         put(0xB0, 1, 0, 2, 0, 0x38);
         space.0[0x70 / 4] = UNIT as u32;
-        space.0[0x98 / 4] = 0x11 | 0x40 << 8;
+        space.0[0x98 / 4] = 0x11 | 0xD0 << 8;
         space
     }
 }
@@ -334,6 +336,21 @@ fn requests_are_answered_in_any_order() {
     device.finish(0, 2);
     assert_eq!(answers(&mut disk), [(900, Err(Failed))]);
     assert_eq!(disk.fault(), None);
+}
+
+/// A request whose status the device has not written failed, although its slot has an old one.
+#[test]
+fn an_old_status_is_no_answer() {
+    let device = Device::new();
+    let mut disk = device.open().unwrap();
+    disk.submit(&read(1, 0, 1024)).unwrap();
+    disk.ring();
+    device.finish(0, 0);
+    assert_eq!(answers(&mut disk), [(1, Ok(()))]);
+    disk.submit(&read(2, 0, 1024)).unwrap();
+    disk.ring();
+    device.0.borrow_mut().put(0);
+    assert_eq!(answers(&mut disk), [(2, Err(Failed))]);
 }
 
 /// It says if it wants interrupts, also after a reset, and keeps the ring around that.
