@@ -4,7 +4,9 @@ use crate::text::{joined, table};
 use bulkhead_manifest::size;
 use bulkhead_manifest::time::{show, show_share};
 use bulkhead_plan::admission::Analysis;
-use bulkhead_plan::kernel::{Context, Driven, Kernel, Managed, Policy, Program, Route, Test, User};
+use bulkhead_plan::kernel::{
+    Context, Driven, Kernel, Managed, Policy, Program, Reached, Route, Test, User,
+};
 use bulkhead_plan::{Guest, Plan, Sandbox};
 
 /// All kernels, each with its sandbox.
@@ -214,7 +216,7 @@ fn rights(out: &mut String, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
             let which = plan.which_link(*number);
             may(right, format!("link {which} of {owner}, {}", size::show(link.sent)));
         }
-        devices(sandbox, kernel, program, &mut may);
+        devices(plan, sandbox, kernel, program, &mut may);
         for managed in &program.manages {
             let name = match *managed {
                 Managed::Program(n) => format!("program {}", kernel.programs[n].name),
@@ -257,6 +259,7 @@ fn undriven<'a>(sandbox: &'a Sandbox, kernel: &'a Kernel) -> impl Iterator<Item 
 }
 
 fn devices(
+    plan: &Plan,
     sandbox: &Sandbox,
     kernel: &Kernel,
     program: &Program,
@@ -273,11 +276,7 @@ fn devices(
             if sandbox.functions[index].unconfined {
                 may("lets", reaches("all of the machine's memory".into()));
             }
-            for shared in &used.dma {
-                let write = program.maps.iter().any(|map| map.shared == *shared && map.write);
-                let how = if write { "to read and write" } else { "to read" };
-                let shared = &kernel.shared[*shared];
-                let what = format!("shared {}, {}, {how}", shared.name, size::show(shared.len));
+            for what in reached(plan, sandbox, kernel, index) {
                 may("lets", reaches(what));
             }
         }
@@ -290,6 +289,26 @@ fn devices(
             may("takes", what);
         }
     }
+}
+
+/// Memory that a function of a kernel's sandbox reaches, piece by piece.
+pub fn reached(plan: &Plan, sandbox: &Sandbox, kernel: &Kernel, function: usize) -> Vec<String> {
+    let owner = plan.sandboxes.iter().position(|one| one.name == sandbox.name);
+    let all = owner.and_then(|owner| plan.dma(owner, function)).unwrap_or_default();
+    let piece = |dma: bulkhead_plan::Dma| {
+        let how = if dma.write { "to read and write" } else { "to read" };
+        let what = match dma.what {
+            Reached::Shared(n) => format!("shared {}", kernel.shared[n].name),
+            Reached::Channel(n) => {
+                let region = &plan.channels[n];
+                let part = if dma.len < region.len { "data of " } else { "" };
+                let from = &plan.sandboxes[region.from].name;
+                format!("{part}channel {} ({from} writes)", region.title())
+            }
+        };
+        format!("{what}, {}, {how}", size::show(dma.len))
+    };
+    all.into_iter().map(piece).collect()
 }
 
 /// The places where programs meet: endpoints, notifications, shared memory.

@@ -1,11 +1,12 @@
 //! Kernels' programs, as a part of a plan's picture. Each program has a box with its threads. To the right, on a lane
-//! each, are the places where programs meet: endpoints, notifications, shared memory.
+//! each, are the places where programs meet: endpoints, notifications, shared memory. Below its threads a box has the
+//! memory that the program's devices reach.
 
 use crate::kernel;
 use crate::svg::{COLOURS, Canvas, MARGIN, colour, escape};
 use crate::text::shorten;
-use bulkhead_plan::Plan;
-use bulkhead_plan::kernel::{Kernel, Program};
+use bulkhead_plan::kernel::{Driven, Kernel, Program};
+use bulkhead_plan::{Plan, Sandbox};
 use std::fmt::Write;
 
 const BOX_WIDTH: f64 = 470.0;
@@ -72,21 +73,22 @@ pub fn panels(out: &mut Canvas, plan: &Plan, mut end: f64) -> f64 {
         let top = end + 34.0;
         out.text((MARGIN, top), "head", &format!("Programs of {}", sandbox.name));
         // The sandboxes have the first colours.
-        end = panel(out, kernel, plan.sandboxes.len(), top + 16.0);
+        end = panel(out, plan, sandbox, kernel, top + 16.0);
     }
     end
 }
 
-fn panel(out: &mut Canvas, kernel: &Kernel, colours: usize, top: f64) -> f64 {
-    let meetings = meetings(kernel);
+fn panel(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel, top: f64) -> f64 {
+    let (meetings, colours) = (meetings(kernel), plan.sandboxes.len());
     let mut y = top;
     let mut ends: Vec<f64> = Vec::new();
     for (index, program) in kernel.programs.iter().enumerate() {
         let at = meetings.iter().flat_map(|one| one.from.iter().chain(&one.to));
         let at = at.filter(|program| **program == index).count();
-        let threads = kernel.threads.iter().filter(|thread| thread.program == index).count();
-        let height = (38.0 + LINE * threads as f64).max(24.0 + STEP * at as f64);
-        program_box(out, kernel, (index, colours), program, (y, height));
+        let mut rows = threads(kernel, index);
+        rows.extend(reaches(plan, sandbox, kernel, program));
+        let height = (38.0 + LINE * rows.len() as f64).max(24.0 + STEP * at as f64);
+        program_box(out, &rows, index + colours, program, (y, height));
         ends.push(y + 16.0);
         y += height + GAP;
     }
@@ -94,20 +96,10 @@ fn panel(out: &mut Canvas, kernel: &Kernel, colours: usize, top: f64) -> f64 {
     y - GAP
 }
 
-fn program_box(
-    out: &mut Canvas,
-    kernel: &Kernel,
-    (index, colours): (usize, usize),
-    program: &Program,
-    (y, height): (f64, f64),
-) {
-    let (fill, line) = colour(colours + index);
-    let stroke = format!(r#"rx="8" stroke="{line}" stroke-width="1.5""#);
-    out.rect((MARGIN, y), (BOX_WIDTH, height), fill, &stroke);
-    out.text((MARGIN + 16.0, y + 22.0), "name", &program.name);
-    let threads = kernel.threads.iter().filter(|thread| thread.program == index);
-    for (row, thread) in threads.enumerate() {
-        let y = y + 42.0 + LINE * row as f64;
+/// A row for each thread of a program.
+fn threads(kernel: &Kernel, program: usize) -> Vec<String> {
+    let own = kernel.threads.iter().filter(|thread| thread.program == program);
+    let row = |thread: &bulkhead_plan::kernel::Thread| {
         let time = match thread.context {
             None => "passive".to_owned(),
             Some(context) => {
@@ -117,8 +109,39 @@ fn program_box(
                 format!("on {}: {policy}, {budget} in {period}", context.name)
             }
         };
-        let text = format!("{}, priority {}, {time}", thread.name, thread.priority);
-        out.text((MARGIN + 16.0, y), "", &shorten(&text, TEXT));
+        format!("{}, priority {}, {time}", thread.name, thread.priority)
+    };
+    own.map(row).collect()
+}
+
+/// A row for each piece of memory that a program's functions reach.
+fn reaches(plan: &Plan, sandbox: &Sandbox, kernel: &Kernel, program: &Program) -> Vec<String> {
+    let functions = program.devices.iter().filter_map(|used| match used.device {
+        Driven::Function(n) => Some(n),
+        Driven::Device(_) => None,
+    });
+    let rows = functions.flat_map(|n| {
+        let bdf = sandbox.functions[n].function.bdf;
+        let all = kernel::reached(plan, sandbox, kernel, n).into_iter();
+        all.map(move |what| format!("{bdf} reaches {what}"))
+    });
+    rows.collect()
+}
+
+fn program_box(
+    out: &mut Canvas,
+    rows: &[String],
+    colours: usize,
+    program: &Program,
+    (y, height): (f64, f64),
+) {
+    let (fill, line) = colour(colours);
+    let stroke = format!(r#"rx="8" stroke="{line}" stroke-width="1.5""#);
+    out.rect((MARGIN, y), (BOX_WIDTH, height), fill, &stroke);
+    out.text((MARGIN + 16.0, y + 22.0), "name", &program.name);
+    for (n, row) in rows.iter().enumerate() {
+        let y = y + 42.0 + LINE * n as f64;
+        out.text((MARGIN + 16.0, y), "", &shorten(row, TEXT));
     }
 }
 

@@ -353,29 +353,37 @@ struct bulkhead_name_messages {
     uint8_t tag;
     /* The program sends, and writes the sender's region; otherwise it writes the receiver's page. */
     bool sends;
-    /* Kind of the messages: 1 = queue, 2 = records, 3 = mailbox. */
+    /* Kind of the messages: 1 = queue, 2 = records, 3 = mailbox, 4 = virtio. */
     uint8_t kind;
-    /* The receiver looks while that pays, before it sleeps. */
+    /* The end that is woken looks while that pays, before it sleeps. */
     bool adaptive;
     /* Doorbell that the sender rings, or number of the receiver's interrupt; 0: the receiver is not woken. */
     uint16_t bell;
+    /* Doorbell that a virtio device's receiver rings, or number of the sender's interrupt; 0: the sender
+ * is not woken. */
+    uint16_t back;
     /* Bytes of a message, if all have one size. */
     uint32_t message;
-    /* Address of the sender's right to the doorbell, or 0. */
+    /* Address of the right to the doorbell that the program rings, or 0. */
     uint32_t right;
     /* Address of the sender's region. */
     uint64_t start;
     /* Bytes of the sender's region. */
-    uint64_t len;
+    uint32_t len;
+    /* Address by which a device of the program finds the sender's region, or 0: it reaches the data of
+ * both regions. */
+    uint32_t device;
 };
 _Static_assert(offsetof(struct bulkhead_name_messages, sends) == 1, "sends");
 _Static_assert(offsetof(struct bulkhead_name_messages, kind) == 2, "kind");
 _Static_assert(offsetof(struct bulkhead_name_messages, adaptive) == 3, "adaptive");
 _Static_assert(offsetof(struct bulkhead_name_messages, bell) == 4, "bell");
+_Static_assert(offsetof(struct bulkhead_name_messages, back) == 6, "back");
 _Static_assert(offsetof(struct bulkhead_name_messages, message) == 8, "message");
 _Static_assert(offsetof(struct bulkhead_name_messages, right) == 12, "right");
 _Static_assert(offsetof(struct bulkhead_name_messages, start) == 16, "start");
 _Static_assert(offsetof(struct bulkhead_name_messages, len) == 24, "len");
+_Static_assert(offsetof(struct bulkhead_name_messages, device) == 28, "device");
 
 /* A context that the program manages. */
 #define BULKHEAD_NAME_CONTEXT 0x4ul

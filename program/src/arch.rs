@@ -24,6 +24,21 @@ pub(crate) struct Call {
     pub(crate) words: [u64; 4],
 }
 
+/// A number that is read from and written to a device's registers by one plain move. A monitor that answers for registers
+/// carries out no other instruction, and the compiler makes a comparison with memory of a volatile read.
+pub(crate) trait Moved: Sized {
+    /// Reads it.
+    ///
+    /// # Safety
+    /// Registers of a device, of this size, lie at the address.
+    unsafe fn load(at: u64) -> Self;
+    /// Writes it.
+    ///
+    /// # Safety
+    /// As for reading, and they may be written.
+    unsafe fn store(self, at: u64);
+}
+
 /// Instructions that Rust has no words for. A second part of the contract are two macros, for [`crate::local!`]:
 /// `local_symbol!` reserves a thread's own variable, and `local_address!` finds it.
 pub(crate) trait Architecture {

@@ -1,5 +1,5 @@
-//! Doorbells of channels: a sender rings by a call of the kernel, a receiver sleeps at the notification that its
-//! manifest names.
+//! Doorbells of channels: an end rings by a call of the kernel, and the other sleeps at the notification that its
+//! manifest names. A virtio device's ends do both.
 
 use crate::objects::Notification;
 use crate::ports::Ports;
@@ -57,22 +57,23 @@ impl Platform for Bed {
     }
 }
 
-/// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken, or this is not the sender.
+/// Makes the ring for the other end of a channel; `None` if that is not to be woken.
 #[must_use]
 pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
-    let doorbell = pair.doorbell().filter(|_| pair.sends())?;
+    let [doorbell, _] = pair.doorbells();
+    let doorbell = doorbell?;
     let ring = Port { ports: Ports(doorbell.right), port: doorbell.at };
     Some(Caller::new(pair.bell().ok()?, ring))
 }
 
-/// Makes the place at which this program sleeps until a channel's sender rings: the notification that `channels` in the
-/// manifest names for it. `None` if the sender never rings, or this is not the receiver. After the end itself has been
-/// opened.
+/// Makes the place at which this program sleeps until the other end of a channel rings. It is the notification that
+/// `channels` in the manifest names. `None` if that end never rings. After the end itself has been opened.
 #[must_use]
 pub fn sleeper(
     pair: &Pair<'static>,
     notification: Notification,
 ) -> Option<Sleeper<Mapping<'static>, Bed>> {
-    let doorbell = pair.doorbell().filter(|_| !pair.sends())?;
+    let [_, doorbell] = pair.doorbells();
+    let doorbell = doorbell?;
     Some(Sleeper::new(pair.arm().ok()?, doorbell.spin(SLEEP), Bed { notification, woken: 0 }))
 }

@@ -215,14 +215,23 @@ impl Program {
     /// The ends of a channel of messages, by its name: one, or as its sender one for each receiver, in the
     /// manifest's order.
     pub fn pairs(self, name: &str) -> impl Iterator<Item = Pair<'static>> {
+        self.found_pairs(name).map(|(pair, _)| pair)
+    }
+
+    /// Ends of a channel, with the address by which a device finds each, or 0.
+    fn found_pairs(self, name: &str) -> impl Iterator<Item = (Pair<'static>, u32)> {
         self.names().filter(move |entry| entry.is(name)).filter_map(|entry| {
             let Grant::Messages(it) = entry.grant()? else { return None };
             let base = NonNull::new(it.start as *mut u8)?;
             // SAFETY: by the kernel's word, the program's page, the sender's region and the receiver's behind it stay
             // mapped for as long as the program runs. The page says which of them may be written.
             let pair = unsafe { Pair::new(base, it.len as usize, (it.kind, it.message), it.sends) };
-            let doorbell = Doorbell { at: it.bell, adaptive: it.adaptive, right: it.right };
-            pair.map(|pair| pair.with((it.bell != 0).then_some(doorbell)))
+            let doorbell = |at: u16| {
+                let bell = Doorbell { at, adaptive: it.adaptive, right: it.right };
+                (at != 0).then_some(bell)
+            };
+            let pair = pair?.with(doorbell(it.bell)).with_back(doorbell(it.back));
+            Some((pair, it.device))
         })
     }
 
@@ -264,6 +273,21 @@ impl Program {
         (memory, device.into())
     }
 
+    /// The end of a channel that its device reaches, and the address by which the device finds the sender's region. The
+    /// receiver's lies behind that. The manifest names the channel in `dma`. An address in a virtio chain counts from
+    /// there on, too.
+    ///
+    /// # Panics
+    /// The manifest does not.
+    #[must_use]
+    #[track_caller]
+    pub fn pair_for_device(self, name: &str) -> (Pair<'static>, u64) {
+        match self.found_pairs(name).next() {
+            Some((pair, device)) if device != 0 => (pair, device.into()),
+            _ => panic!("no device of {} reaches messages {name}", self.name()),
+        }
+    }
+
     pub(crate) fn clock(self) -> &'static Clock {
         // SAFETY: the kernel's page, which it fills before any program runs and never changes.
         unsafe { &*(self.page.clock as *const Clock) }
@@ -274,7 +298,7 @@ impl Program {
 fn region(grant: Grant) -> Option<(Memory, u32)> {
     let (start, len, writable, device) = match grant {
         Grant::Memory(Region { write, device, start, len }) => (start, len, write, device),
-        Grant::Messages(Messages { sends, start, len, .. }) => (start, len, sends, 0),
+        Grant::Messages(Messages { sends, start, len, .. }) => (start, len.into(), sends, 0),
         _ => return None,
     };
     Some((Memory { start: start as *mut u8, len: len as usize, writable }, device))

@@ -1,5 +1,6 @@
 //! Registers of a device in memory.
 
+use crate::arch::Moved;
 use crate::names::{Memory, Program};
 
 /// A device's registers, or a part of them: a BAR, or a configuration space that can be read.
@@ -21,7 +22,7 @@ macro_rules! access {
         pub fn $read(self, offset: u64) -> $type {
             let at = self.at(offset, size_of::<$type>() as u64);
             // SAFETY: registers that the manifest gave this program, within their length, aligned.
-            unsafe { (at as *const $type).read_volatile() }
+            unsafe { <$type>::load(at) }
         }
 
         #[doc = concat!("Writes ", $bits, " bits.")]
@@ -33,7 +34,7 @@ macro_rules! access {
             assert!(self.writable, "registers that can only be read");
             let at = self.at(offset, size_of::<$type>() as u64);
             // SAFETY: as for the read: the page is a device's, mapped for this program, and the offset is within it.
-            unsafe { (at as *mut $type).write_volatile(value) }
+            unsafe { value.store(at) }
         }
     };
 }
@@ -44,6 +45,12 @@ impl Registers {
         let fits = offset % size == 0 && offset < self.len && self.len - offset >= size;
         assert!(fits, "offset {offset:#x} of registers with {:#x} bytes", self.len);
         self.start + offset
+    }
+
+    /// Returns how many bytes there are.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.len
     }
 
     access!(read8, write8, u8, 8);

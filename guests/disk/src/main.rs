@@ -1,5 +1,5 @@
-//! Drives an NVMe controller or a virtio block device of its own: writes pages, reads
-//! them back, compares, asleep until the device's MSI-X interrupt comes.
+//! Drives an NVMe controller or a virtio block device of its own with the drivers of `bulkhead-disks`: writes pages,
+//! reads them back, compares, asleep until the device's MSI-X interrupt comes.
 //!
 //! Arguments:
 //!
@@ -13,24 +13,34 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod arena;
-mod nvme;
-mod virtio;
+mod function;
 
-use arena::{Arena, PAGE, Request, VECTORS, Wrong};
-use bulkhead_sdk::{Context, hypercall, interrupt, paging, pci, println, time};
-use core::sync::atomic::{AtomicU64, Ordering};
+use arena::{Arena, PAGE};
+use bulkhead_disks::{Nvme, VirtioBlk, Wrong, nvme, virtio_blk};
+use bulkhead_sdk::{Context, apic, hypercall, interrupt, paging, pci, println, time};
+use bulkhead_store::disk::{Disk, Failed, Info, Operation, Request};
+use core::fmt;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use function::{Bar, Space, Time};
 
 bulkhead_sdk::entry!(guest);
 
-/// NVMe's class, subclass and interface.
-const CLASS: u32 = 0x01_08_02;
+/// Vector of the disk's interrupt.
+const VECTOR: u8 = 0x60;
+/// Nanoseconds that requests may take.
+const PATIENCE: u64 = 5_000_000_000;
 /// Pages that are on their way at once.
 const BURST: usize = 8;
 
 static STRAY: AtomicU64 = AtomicU64::new(0);
+static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
 fn stray(frame: &mut interrupt::Frame, _: u64) {
     STRAY.store(frame.vector, Ordering::Relaxed);
+}
+
+fn on_interrupt(_: &mut interrupt::Frame, _: u64) {
+    INTERRUPTS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Content of a word of the disk in a round.
@@ -46,7 +56,7 @@ fn untouched(function: pci::Function, milliseconds: u64) -> bool {
         return false;
     }
     let canary = |at: usize| pattern(u64::MAX, at);
-    VECTORS.iter().for_each(|&vector| interrupt::set(vector, stray));
+    interrupt::set(VECTOR, stray);
     (0..Arena::WORDS).for_each(|at| Arena::set(at, canary(at)));
     function.enable();
     for _ in 0..milliseconds {
@@ -65,119 +75,148 @@ fn untouched(function: pci::Function, milliseconds: u64) -> bool {
     vector == 0
 }
 
-/// A disk of either kind, switched on.
-enum Disk {
-    Nvme(nvme::Controller),
-    Virtio(virtio::Device),
+/// Reason why it does not work.
+enum Trouble {
+    Wrong(Wrong),
+    /// It has no MSI-X.
+    Messages,
+    /// Requests are not done in time.
+    Silent,
+    /// A request failed.
+    Failed,
 }
 
-impl Disk {
-    fn new(function: pci::Function) -> Result<Self, Wrong> {
-        let virtio = pci::find(virtio::ID.0, virtio::ID.1) == Some(function);
-        Ok(match virtio {
-            true => Self::Virtio(virtio::Device::new(function)?),
-            false => Self::Nvme(nvme::Controller::new(function)?),
-        })
+impl From<Wrong> for Trouble {
+    fn from(wrong: Wrong) -> Self {
+        Self::Wrong(wrong)
     }
+}
 
-    /// Blocks, and bytes of each.
-    fn size(&self) -> (u64, u64) {
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nvme(disk) => (disk.blocks, disk.block),
-            Self::Virtio(disk) => (disk.blocks, virtio::Device::BLOCK),
+            Self::Wrong(wrong) => wrong.fmt(f),
+            Self::Messages => f.write_str("no MSI-X"),
+            Self::Silent => f.write_str("no answer came"),
+            Self::Failed => f.write_str("a request failed"),
         }
     }
+}
 
-    fn io(&mut self, requests: &[Request]) -> Result<(), Wrong> {
-        match self {
-            Self::Nvme(disk) => disk.io(requests),
-            Self::Virtio(disk) => disk.io(requests),
+/// Gives requests to the disk without waiting for the results. It has room for some dozens.
+fn begin(disk: &mut dyn Disk, requests: &[Request]) -> Result<(), Trouble> {
+    for request in requests {
+        disk.submit(request).map_err(|_| Trouble::Failed)?;
+    }
+    disk.ring();
+    Ok(())
+}
+
+/// Carries out reads and writes, all at once, asleep until they are done.
+fn io(disk: &mut dyn Disk, requests: &[Request]) -> Result<(), Trouble> {
+    begin(disk, requests)?;
+    let mut left = requests.len();
+    let due = time::counter() + time::ticks(PATIENCE);
+    loop {
+        interrupt::disable();
+        while let Some((_, result)) = disk.completed() {
+            result.map_err(|Failed| Trouble::Failed)?;
+            left = left.saturating_sub(1);
         }
-    }
-
-    fn begin(&mut self, requests: &[Request]) {
-        match self {
-            Self::Nvme(disk) => disk.begin(requests),
-            Self::Virtio(disk) => disk.begin(requests),
+        if left == 0 {
+            return Ok(());
         }
-    }
-
-    /// How often it interrupted, by vector.
-    fn interrupts(&self) -> [u32; 2] {
-        match self {
-            Self::Nvme(_) => nvme::interrupts(),
-            Self::Virtio(_) => [0, virtio::interrupts()],
+        if time::counter() > due {
+            return Err(Trouble::Silent);
         }
+        time::arm(due);
+        interrupt::wait();
     }
+}
 
-    /// A burst: the pages from `first` on, which a round puts elsewhere on the disk.
-    fn burst(&self, write: bool, first: usize, round: u64) -> [Request; BURST] {
-        let (blocks, block) = self.size();
-        let places = blocks * block / PAGE as u64;
-        core::array::from_fn(|n| {
-            let place = (round * 97 + n as u64 * 13) % places;
-            Request { write, page: first + n, place }
-        })
-    }
+/// A burst: the pages from `first` on, which a round puts elsewhere on the disk.
+fn burst(sectors: u64, operation: Operation, first: usize, round: u64) -> [Request; BURST] {
+    const SECTORS: u64 = PAGE as u64 / 512;
+    let places = (sectors / SECTORS).max(1);
+    core::array::from_fn(|n| {
+        let place = (round * 97 + n as u64 * 13) % places;
+        let address = Arena::data_address(first + n);
+        Request { tag: n as u16, operation, sector: place * SECTORS, address, len: PAGE as u32 }
+    })
 }
 
 /// Writes and reads back in rounds. Returns words that differ.
-fn work(disk: &mut Disk, rounds: u64) -> Result<usize, Wrong> {
+fn work(disk: &mut dyn Disk, rounds: u64) -> Result<usize, Trouble> {
+    let sectors = disk.info().sectors;
     let words = || 0..BURST * Arena::PAGE_WORDS;
     let mut different = 0;
     for round in 0..rounds {
         words().for_each(|at| Arena::set(Arena::data(0) + at, pattern(round, at)));
-        disk.io(&disk.burst(true, 0, round))?;
-        disk.io(&disk.burst(false, BURST, round))?;
+        io(disk, &burst(sectors, Operation::Write, 0, round))?;
+        io(disk, &burst(sectors, Operation::Read, BURST, round))?;
         different +=
             words().filter(|&at| Arena::get(Arena::data(BURST) + at) != pattern(round, at)).count();
     }
     Ok(different)
 }
 
+/// Lives so many rounds; each life but the last ends in the middle of its reads and writes.
+fn live(disk: &mut dyn Disk, context: &Context) -> Result<u32, Trouble> {
+    let Info { sectors, block, .. } = *disk.info();
+    println!("disk: {} blocks of {block} bytes", sectors * 512 / u64::from(block));
+    let rounds = context.arg_u64("rounds").unwrap_or(16);
+    hypercall::ready();
+    let different = work(disk, rounds)?;
+    if different != 0 {
+        println!("disk: {different} words differ");
+        return Ok(3);
+    }
+    if context.incarnation() + 1 < context.arg_u64("lives").unwrap_or(1) {
+        // Each word that is read there is seen to arrive.
+        let words = BURST * Arena::PAGE_WORDS;
+        (0..words).for_each(|at| Arena::set(Arena::data(2 * BURST) + at, pattern(u64::MAX, at)));
+        begin(disk, &burst(sectors, Operation::Read, 2 * BURST, 0)[..7])?;
+        begin(disk, &burst(sectors, Operation::Write, 0, 1))?;
+        time::sleep(context.arg_u64("linger").unwrap_or(0) * 1_000_000);
+        hypercall::restart();
+    }
+    let interrupts = INTERRUPTS.load(Ordering::Relaxed);
+    println!("disk: {rounds} rounds, interrupts: {interrupts}");
+    Ok(0)
+}
+
+/// Switches the disk on, and works with it.
+fn drive(function: pci::Function, context: &Context) -> Result<u32, Trouble> {
+    let messages = |entry| {
+        let there = function.msix(entry, apic::id(), VECTOR, on_interrupt);
+        if there { Ok(entry) } else { Err(Trouble::Messages) }
+    };
+    let bar = |number| Bar::open(function, number);
+    if virtio() == Some(function) {
+        let mut disk = VirtioBlk::new(&Space(function), bar, Arena, Time, messages(0)?)?;
+        return live(&mut disk, context);
+    }
+    // Entry 0 is the admin queue's, which its driver looks at without interrupts.
+    let registers = bar(0).ok_or(Wrong::Lacks("registers"))?;
+    live(&mut Nvme::new(registers, Arena, Time, messages(1)?)?, context)
+}
+
+fn virtio() -> Option<pci::Function> {
+    pci::find(virtio_blk::ID as u16, (virtio_blk::ID >> 16) as u16)
+}
+
 fn guest(context: Context) -> u32 {
     // Its registers lie above 4 GiB.
     paging::map_everything();
-    let virtio = || pci::find(virtio::ID.0, virtio::ID.1);
-    let Some(function) = pci::find_class(CLASS).or_else(virtio) else {
+    let Some(function) = pci::find_class(nvme::CLASS).or_else(virtio) else {
         println!("disk: no disk");
         return 2;
     };
     if !untouched(function, context.arg_u64("watch").unwrap_or(20)) {
         return 1;
     }
-    let mut disk = match Disk::new(function) {
-        Ok(disk) => disk,
-        Err(wrong) => {
-            println!("disk: {wrong}");
-            return 2;
-        }
-    };
-    let (blocks, block) = disk.size();
-    println!("disk: {blocks} blocks of {block} bytes");
-    let rounds = context.arg_u64("rounds").unwrap_or(16);
-    hypercall::ready();
-    let different = match work(&mut disk, rounds) {
-        Ok(different) => different,
-        Err(wrong) => {
-            println!("disk: {wrong}");
-            return 2;
-        }
-    };
-    if different != 0 {
-        println!("disk: {different} words differ");
-        return 3;
-    }
-    if context.incarnation() + 1 < context.arg_u64("lives").unwrap_or(1) {
-        // Each word that is read there is seen to arrive.
-        let words = BURST * Arena::PAGE_WORDS;
-        (0..words).for_each(|at| Arena::set(Arena::data(2 * BURST) + at, pattern(u64::MAX, at)));
-        disk.begin(&disk.burst(false, 2 * BURST, 0)[..7]);
-        disk.begin(&disk.burst(true, 0, 1));
-        time::sleep(context.arg_u64("linger").unwrap_or(0) * 1_000_000);
-        hypercall::restart();
-    }
-    let [admin, io] = disk.interrupts();
-    println!("disk: {rounds} rounds, interrupts: {admin} for the admin queue, {io} for the other");
-    0
+    drive(function, &context).unwrap_or_else(|trouble| {
+        println!("disk: {trouble}");
+        2
+    })
 }

@@ -1,6 +1,6 @@
 //! The host, which has no kernel of ours.
 
-use super::{Architecture, Call};
+use super::{Architecture, Call, Moved};
 
 pub(crate) struct Host;
 
@@ -17,6 +17,22 @@ impl Architecture for Host {
         unreachable!("a program runs on the kernel, not here")
     }
 }
+
+macro_rules! moved {
+    ($($type:ty)*) => {
+        $(impl Moved for $type {
+            unsafe fn load(_: u64) -> Self {
+                unreachable!("a program runs on the kernel, not here")
+            }
+
+            unsafe fn store(self, _: u64) {
+                unreachable!("a program runs on the kernel, not here")
+            }
+        })*
+    };
+}
+
+moved!(u8 u16 u32 u64);
 
 #[doc(hidden)]
 #[macro_export]

@@ -32,20 +32,26 @@ pub enum Grant {
     Messages = 3 {
         /// The program sends, and writes the sender's region; otherwise it writes the receiver's page.
         sends: bool,
-        /// Kind of the messages: 1 = queue, 2 = records, 3 = mailbox.
+        /// Kind of the messages: 1 = queue, 2 = records, 3 = mailbox, 4 = virtio.
         kind: u8,
-        /// The receiver looks while that pays, before it sleeps.
+        /// The end that is woken looks while that pays, before it sleeps.
         adaptive: bool,
         /// Doorbell that the sender rings, or number of the receiver's interrupt; 0: the receiver is not woken.
         bell: u16,
+        /// Doorbell that the receiver rings, or number of the sender's interrupt; 0: the sender is not woken. Only a
+        /// virtio device has it.
+        back: u16,
         /// Bytes of a message, if all have one size.
         message: u32,
-        /// Address of the sender's right to the doorbell, or 0.
+        /// Address of the right to the doorbell that the program rings, or 0.
         right: Address,
         /// Address of the sender's region.
         start: u64,
         /// Bytes of the sender's region.
-        len: u64,
+        len: u32,
+        /// Address by which a device of the program finds the sender's region, or 0: it reaches the data of both
+        /// regions.
+        device: u32,
     }
     /// A context that the program manages.
     Context = 4 {
@@ -150,13 +156,15 @@ mod tests {
                 kind: 3,
                 adaptive: false,
                 bell: 0x0201,
+                back: 0x0403,
                 message: 0x1413_1211,
                 right: 0x2423_2221,
                 start: 0x3837_3635_3433_3231,
-                len: 0x4847_4645_4443_4241,
+                len: 0x4443_4241,
+                device: 0x4847_4645,
             }),
             &[
-                3, 1, 3, 0, 1, 2, 0, 0, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x31, 0x32,
+                3, 1, 3, 0, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x31, 0x32,
                 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48,
             ],
         ),

@@ -23,16 +23,17 @@ pub struct Pair<'a> {
     shape: Shape,
     sends: bool,
     doorbell: Option<Doorbell>,
+    back: Option<Doorbell>,
 }
 
 /// How the receiver of a channel is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doorbell {
-    /// Doorbell that the sender rings, or the receiver's interrupt.
+    /// Doorbell that one end rings, or interrupt of the end that is woken.
     pub at: u16,
-    /// The receiver looks while that pays, before it sleeps.
+    /// The end that is woken looks while that pays, before it sleeps.
     pub adaptive: bool,
-    /// Slot in which a sending program of the kernel has the right to the doorbell, otherwise 0.
+    /// Slot in which a ringing program of the kernel has the right to the doorbell, otherwise 0.
     pub right: u32,
 }
 
@@ -73,7 +74,7 @@ impl Pair<'_> {
         // SAFETY: the caller's; the receiver's page lies directly behind.
         let (tx, rx) =
             unsafe { (Mapping::new(base, len)?, Mapping::new(base.add(len), shape.rx_bytes())?) };
-        Some(Self { tx, rx, shape, sends, doorbell: None })
+        Some(Self { tx, rx, shape, sends, doorbell: None, back: None })
     }
 }
 
@@ -82,6 +83,18 @@ impl<'a> Pair<'a> {
     #[must_use]
     pub const fn with(self, doorbell: Option<Doorbell>) -> Self {
         Self { doorbell, ..self }
+    }
+
+    /// Adds the doorbell that wakes the sender: the driver of a virtio device.
+    #[must_use]
+    pub const fn with_back(self, back: Option<Doorbell>) -> Self {
+        Self { back, ..self }
+    }
+
+    /// Returns the doorbell that this end rings, and the one that wakes it, if there are any.
+    #[must_use]
+    pub const fn doorbells(&self) -> [Option<Doorbell>; 2] {
+        if self.sends { [self.doorbell, self.back] } else { [self.back, self.doorbell] }
     }
 
     /// Returns how its receiver is woken, if it is.
@@ -134,20 +147,26 @@ impl<'a> Pair<'a> {
         records::Receiver::open(&self.rx, &self.tx, bytes)
     }
 
-    /// Returns the sender's part of the doorbell.
+    /// Returns the region that this end writes, and the other.
+    const fn regions(&self) -> [&Mapping<'a>; 2] {
+        if self.sends { [&self.tx, &self.rx] } else { [&self.rx, &self.tx] }
+    }
+
+    /// Returns the ringing end's part of the doorbell.
     ///
     /// # Errors
     /// The regions are too small.
     pub fn bell(&self) -> Result<Bell<Mapping<'a>>, Misfit> {
-        Bell::open(self.tx, &self.rx)
+        let [mine, theirs] = self.regions();
+        Bell::open(*mine, theirs)
     }
 
-    /// Returns the receiver's part of the doorbell; after its end has been opened.
+    /// Returns the sleeping end's part of the doorbell; after the end has been opened.
     ///
     /// # Errors
     /// The regions are too small.
     pub fn arm(&self) -> Result<Arm<Mapping<'a>>, Misfit> {
-        Arm::open(&self.rx)
+        Arm::open(self.regions()[0])
     }
 
     /// Slots and size of a queue of `T`.

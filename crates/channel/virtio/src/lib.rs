@@ -1,5 +1,6 @@
 //! The device side of a virtio device with its driver in another sandbox: portable, without `unsafe`, over a
-//! channel's memory. On a Linux the driver's side is its stock driver and our module (`linux/module`).
+//! channel's memory. On a Linux the driver's side is its stock driver and our module (`linux/module`); others have
+//! [`driver`].
 //!
 //! Every word of the driver is a claim: it is read once, checked, and used. The driver's words bound no loop. A
 //! driver that writes something impossible has its session ended and is reported once ([`News::Corrupted`]). It
@@ -7,6 +8,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
+pub mod driver;
 pub mod layout;
 pub mod net;
 mod queue;

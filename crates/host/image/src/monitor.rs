@@ -116,11 +116,11 @@ pub fn bake<T: Target>(
     let memory = nested::own_memory(input.plan, input.index, input.guest);
     let (reports, machine) = (&input.shared.reports, &input.plan.machine);
     let with_its_sandbox =
-        |(n, granted): (usize, &Granted)| !granted.unconfined && own_reach(sandbox, n).is_none();
+        |(n, granted): (usize, &Granted)| !granted.unconfined && own_reach(input, n).is_none();
     let confined = sandbox.functions.iter().enumerate().any(with_its_sandbox);
     let io_root = if confined { T::Devices::tables(pages, machine, &memory)? } else { None };
     let roots = { 0..sandbox.functions.len() }
-        .map(|n| match own_reach(sandbox, n) {
+        .map(|n| match own_reach(input, n) {
             Some(own) => T::Devices::tables(pages, machine, &own),
             None => Ok(io_root),
         })
@@ -250,16 +250,11 @@ fn space<T: Target>(
 }
 
 /// Memory that a function reaches if a program of a kernel drives it; `None`: its sandbox's memory.
-fn own_reach(sandbox: &Sandbox, function: usize) -> Option<Space> {
-    let plan::Guest::Kernel(kernel) = &sandbox.guest else { return None };
-    if sandbox.functions[function].unconfined {
-        return None;
-    }
-    let ram = sandbox.ram.first()?;
+fn own_reach(input: &Input, function: usize) -> Option<Space> {
     let mut space = Space::default();
-    for reach in kernel.dma(function, ram.len) {
+    for reach in input.plan.dma(input.index, function)? {
         let rights = if reach.write { Rights::RW } else { Rights::R };
-        space.add(ram.gpa + reach.at, ram.hpa + reach.at, reach.len, rights, "memory for DMA");
+        space.add(reach.gpa, reach.hpa, reach.len, rights, "memory for DMA");
     }
     Some(space)
 }

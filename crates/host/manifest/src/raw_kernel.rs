@@ -210,8 +210,8 @@ pub struct DetailedUse {
     /// Notifications for its interrupts. Interrupts that are not listed stay masked.
     #[serde(default)]
     pub interrupts: Vec<Interrupt>,
-    /// Shared memory, among the program's `maps`, that a PCI function reads and, where the program may, writes. It
-    /// reaches no other memory.
+    /// Memory that a PCI function reads and, where the program may, writes: shared memory among the program's `maps`,
+    /// and channels among its `channels`. It reaches no other memory.
     #[serde(default)]
     pub dma: Vec<String>,
 }
@@ -226,7 +226,7 @@ pub enum ChannelUse {
     Detailed(DetailedChannel),
 }
 
-/// A channel that a program receives from, and the notification that its doorbell signals.
+/// A channel that a program receives from or that has a virtio device, and the notification that its doorbell signals.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetailedChannel {
@@ -440,7 +440,7 @@ impl DeviceUse {
         }
     }
 
-    /// Names of the shared memory that it reaches.
+    /// Names of the shared memory and channels that it reaches.
     #[must_use]
     pub fn dma(&self) -> &[String] {
         match self {

@@ -137,20 +137,18 @@ pub struct DeviceUse {
     pub device: Driven,
     /// Notifications for its interrupts. Interrupts that are not listed stay masked.
     pub interrupts: Vec<Interrupt>,
-    /// Shared memory of the program that a PCI function reaches, with the program's rights. It reaches no other
-    /// memory.
-    pub dma: Vec<usize>,
+    /// Memory of the program that a PCI function reaches, with the program's rights. It reaches no other memory
+    /// ([`crate::Plan::dma`]).
+    pub dma: Vec<Reached>,
 }
 
-/// A range of a kernel's memory that a PCI function reaches.
+/// Memory that a program lets its device reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
-    /// Offset of its first byte.
-    pub at: u64,
-    /// Bytes, whole pages.
-    pub len: u64,
-    /// It may be written.
-    pub write: bool,
+pub enum Reached {
+    /// Shared memory that the program maps.
+    Shared(usize),
+    /// A channel that the program sees, by its first region: index into [`crate::Plan::channels`].
+    Channel(usize),
 }
 
 /// Which device.
@@ -350,24 +348,16 @@ impl Kernel {
 
     fn is_reached(&self, shared: usize) -> bool {
         let mut uses = self.programs.iter().flat_map(|program| &program.devices);
-        uses.any(|used| used.dma.contains(&shared))
+        uses.any(|used| used.dma.contains(&Reached::Shared(shared)))
     }
 
-    /// Returns the part of its sandbox's memory that a function reaches: the part that the driver's entry in the
-    /// manifest names.
+    /// Finds the program that drives a device, and its entry of the device.
     #[must_use]
-    pub fn dma(&self, function: usize, memory: u64) -> Vec<Reach> {
-        let drives = |used: &&DeviceUse| used.device == Driven::Function(function);
-        let mut drivers = self.programs.iter();
-        let driver =
-            drivers.find_map(|program| Some((program, program.devices.iter().find(drives)?)));
-        let Some((program, used)) = driver else { return Vec::new() };
-        let reach = |shared: &usize| {
-            let map = program.maps.iter().find(|map| map.shared == *shared)?;
-            let at = self.place_for_devices(*shared, memory)?;
-            Some(Reach { at, len: self.shared[*shared].len, write: map.write })
-        };
-        used.dma.iter().filter_map(reach).collect()
+    pub fn driver(&self, device: Driven) -> Option<(&Program, &DeviceUse)> {
+        self.programs.iter().find_map(|program| {
+            let used = program.devices.iter().find(|used| used.device == device)?;
+            Some((program, used))
+        })
     }
 }
 

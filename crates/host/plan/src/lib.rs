@@ -4,6 +4,7 @@
 //! whoever explains an address. Addresses are final: nothing is placed at boot.
 
 pub mod admission;
+mod dma;
 mod ends;
 pub mod facts;
 pub mod kernel;
@@ -14,6 +15,7 @@ mod rights;
 mod system;
 mod types;
 
+pub use dma::Dma;
 pub use ends::{End, Woken, peers, window};
 pub use facts::Facts;
 pub use kernel::Kernel;

@@ -210,7 +210,7 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
         place: place(granted.map_or(&described.place, |g| g.1)),
         bars: memory.map(|bar| range(&bar.span)).collect(),
         mediated: table.into_iter().collect(),
-        reach: granted.and_then(|(i, _)| reach(&plan.sandboxes[i], described.bdf)),
+        reach: granted.and_then(|(i, _)| reach(plan, i, described.bdf)),
         resets: described
             .reset
             .iter()
@@ -220,13 +220,12 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
 }
 
 /// Finds the memory that a function reaches, if a program of a kernel drives it.
-fn reach(sandbox: &Sandbox, bdf: Bdf) -> Option<Vec<(claim::Range, bool)>> {
-    let Guest::Kernel(kernel) = &sandbox.guest else { return None };
-    let n = sandbox.functions.iter().position(|granted| granted.function.bdf == bdf)?;
-    let ram = sandbox.ram.first().filter(|_| !sandbox.functions[n].unconfined)?;
-    let own = kernel.dma(n, ram.len).into_iter();
-    let range = |at, len| claim::Range { start: ram.gpa + at, len };
-    Some(own.map(|reach| (range(reach.at, reach.len), reach.write)).collect())
+fn reach(plan: &Plan, sandbox: usize, bdf: Bdf) -> Option<Vec<(claim::Range, bool)>> {
+    let mut functions = plan.sandboxes[sandbox].functions.iter();
+    let n = functions.position(|granted| granted.function.bdf == bdf)?;
+    let range = |dma: &bulkhead_plan::Dma| claim::Range { start: dma.gpa, len: dma.len };
+    let all = plan.dma(sandbox, n)?;
+    Some(all.iter().map(|dma| (range(dma), dma.write)).collect())
 }
 
 /// Returns the IOMMU.

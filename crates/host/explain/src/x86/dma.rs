@@ -6,8 +6,8 @@ use crate::explain::function_at;
 use crate::owner::{self, Allow};
 use crate::ram::Read;
 use crate::rule::Rule;
-use bulkhead_plan::kernel::{DeviceUse, Driven};
-use bulkhead_plan::{Bdf, Function, Granted, Guest, Plan, Sandbox};
+use bulkhead_plan::kernel::Driven;
+use bulkhead_plan::{Bdf, Function, Granted, Guest, Kernel, Plan, Sandbox};
 use std::fmt;
 
 /// Bytes of an entry (2.5).
@@ -193,7 +193,7 @@ fn memory(
     let Some(owner) = owner else {
         return (owned_by_nobody(plan, address), MAP, grant(function));
     };
-    if let Some(words) = of_kernel(owner, function, address) {
+    if let Some(words) = of_kernel(plan, owner, function, address) {
         return words;
     }
     let answer = owner::address(plan, owner, address);
@@ -213,33 +213,58 @@ fn memory(
 }
 
 /// Explains an access to a kernel's sandbox: its functions reach what their drivers name.
-fn of_kernel(owner: &Sandbox, function: Option<&Function>, address: u64) -> Option<Words> {
+fn of_kernel(
+    plan: &Plan,
+    owner: &Sandbox,
+    function: Option<&Function>,
+    address: u64,
+) -> Option<Words> {
     const RULE: Rule =
-        MAP.with("a kernel's function reaches the shared memory that its driver names in `dma`");
+        MAP.with("a kernel's function reaches the memory that its driver names in `dma`");
     let Guest::Kernel(kernel) = &owner.guest else { return None };
-    let ram = owner.ram.first().filter(|ram| address >= ram.gpa && address - ram.gpa < ram.len)?;
     let is = |granted: &Granted| Some(granted.function.bdf) == function.map(|f| f.bdf);
     let n = owner.functions.iter().position(is)?;
-    let drives = |used: &DeviceUse| used.device == Driven::Function(n);
-    let driver = kernel.programs.iter().find(|program| program.devices.iter().any(drives));
-    let place = |shared: &usize| {
-        let start = kernel.place_for_devices(*shared, ram.len)?;
-        let at = address - ram.gpa;
-        (start..start + kernel.shared[*shared].len).contains(&at).then_some(*shared)
+    let index = plan.sandboxes.iter().position(|one| one.name == owner.name)?;
+    let within = |start: u64, len: u64| address >= start && address - start < len;
+    let mut dma = plan.dma(index, n)?.into_iter();
+    let allowed = dma.find(|dma| within(dma.gpa, dma.len));
+    let region = { plan.channels.iter() }.find(|region| {
+        (region.from == index || region.to.contains(&index)) && within(region.gpa, region.len)
+    });
+    let ram = owner.ram.first().filter(|ram| within(ram.gpa, ram.len));
+    let whose = match (region, ram) {
+        (Some(region), _) => format!("channel {}", region.title()),
+        (None, Some(ram)) => of_ram(owner, kernel, address - ram.gpa, ram.len),
+        (None, None) => return None,
     };
-    let whose = match (0..kernel.shared.len()).find_map(|n| place(&n)) {
-        Some(shared) => format!("shared memory {} of {}", kernel.shared[shared].name, owner.name),
-        None => format!("the kernel of {}, or a program of it", owner.name),
-    };
-    let allow = match driver {
-        Some(program) => format!(
-            "`dma` of the device in {}, the program {}, allows it for shared memory alone",
+    if allowed.is_some() {
+        let allow = match region {
+            Some(_) => "nothing in a manifest allows it: the other sandbox alone writes there",
+            None => "`maps` of its driver, with `access = \"rw\"`",
+        };
+        return Some((whose, const { Rule::of("dma-rights") }, allow.into()));
+    }
+    let allow = match kernel.driver(Driven::Function(n)) {
+        Some((program, _)) => format!(
+            "`dma` of the device in {}, the program {}, allows it for shared memory and for data of channels alone",
             owner::at(&program.place),
             program.name
         ),
         None => format!("no program of {} drives it: `devices` of one with `dma`", owner.name),
     };
     Some((whose, RULE, allow))
+}
+
+/// Names the part of a kernel's RAM that has an offset.
+fn of_ram(owner: &Sandbox, kernel: &Kernel, at: u64, len: u64) -> String {
+    let holds = |shared: &usize| {
+        let start = kernel.place_for_devices(*shared, len);
+        start.is_some_and(|start| (start..start + kernel.shared[*shared].len).contains(&at))
+    };
+    match (0..kernel.shared.len()).find(holds) {
+        Some(shared) => format!("shared memory {} of {}", kernel.shared[shared].name, owner.name),
+        None => format!("the kernel of {}, or a program of it", owner.name),
+    }
 }
 
 /// Names the owner of a machine address: a function that no sandbox owns is not translated.
@@ -279,7 +304,7 @@ fn grant(function: Option<&Function>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulkhead_plan::kernel::{Kernel, Map, Program, Shared, Test};
+    use bulkhead_plan::kernel::{DeviceUse, Map, Program, Reached, Shared, Test};
     use bulkhead_plan::{Machine, Place, Ram};
 
     const EDU: Bdf = Bdf(0x40);
@@ -374,7 +399,7 @@ mod tests {
             devices: vec![DeviceUse {
                 device: Driven::Function(0),
                 interrupts: Vec::new(),
-                dma: vec![0],
+                dma: vec![Reached::Shared(0)],
             }],
             ..Program::default()
         };
@@ -396,7 +421,7 @@ mod tests {
             "00:08.0 (rogue's): DMA write to 0x200000",
             "it is the kernel of rogue, or a program of it",
             "; rule: dma-map: ",
-            "nothing else: a kernel's function reaches the shared memory that its driver names in `dma`",
+            "nothing else: a kernel's function reaches the memory that its driver names in `dma`",
             "m.toml:30, the program disk",
         ] {
             assert!(told(0x20_0000).contains(part), "{part} is not in {}", told(0x20_0000));

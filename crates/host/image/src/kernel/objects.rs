@@ -10,7 +10,7 @@ use bulkhead_kernel::abi::name::{Memory, Messages};
 use bulkhead_kernel::abi::{Grant, Kind, Policy as Number, Rights, label, slot};
 use bulkhead_kernel::{CONTEXT_BITS, Cap, Endpoint, Machine, Ref, Thread, refills};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::kernel::{ChannelUse, Context, Kernel, Managed, Policy, User, Utilization};
+use bulkhead_plan::kernel::{Context, Kernel, Managed, Policy, Reached, Signal, User, Utilization};
 use bulkhead_plan::{Bell, Channel, Plan};
 
 /// Budget of a passive thread's beginning, ns. It comes again after the longest period only, so one that never waits
@@ -282,7 +282,7 @@ impl Build {
             self.map_again(made.space, frames, (len / PAGE) as u32, address, rights(map.write))?;
             // A driver tells its device where that finds it: below 4 GiB, also without a monitor.
             let mut uses = kernel.programs[n].devices.iter();
-            let reached = uses.any(|used| used.dma.contains(&map.shared));
+            let reached = uses.any(|used| used.dma.contains(&Reached::Shared(map.shared)));
             let start = u64::from(self.cap(frames).object) * PAGE;
             let device = if reached { self.ground.base + start } else { 0 };
             let device = device as u32;
@@ -296,8 +296,14 @@ impl Build {
             self.region(made.space, channel, address, rights(used.write))?;
             let (write, start, len) = (used.write, address, channel.len);
             address += len;
+            let mut uses = kernel.programs[n].devices.iter();
+            let reached = uses.any(|one| one.dma.contains(&Reached::Channel(used.channel)));
+            // Channels lie below 4 GiB, in a sandbox; without a monitor only the first ones may.
+            let found = if reached { self.ground.channel(channel) } else { 0 };
+            let device = u32::try_from(found)
+                .map_err(|_| format!("channel {} lies above 4 GiB", channel.name))?;
             let grant = match channel.part.shape() {
-                None => Grant::Memory(Memory { write, device: 0, start, len }),
+                None => Grant::Memory(Memory { write, device, start, len }),
                 Some(shape) => {
                     // The receiver's region, behind the sender's.
                     let other = channels.get(used.channel + 1);
@@ -305,21 +311,34 @@ impl Build {
                     self.region(made.space, other, address, rights(!write))?;
                     address += other.len;
                     let (kind, message) = (shape.kind() as u8, shape.message());
-                    let woken = match other.bell {
-                        Some(bell) => self.bell(made, bell, used, &shared.notifications)?,
-                        None => None,
+                    let (there, back) = (other.bell, channel.bell);
+                    let (rung, wakes) = if write { (there, back) } else { (back, there) };
+                    let right = match rung {
+                        Some(bell) => self.right_to_ring(made, bell)?,
+                        None => 0,
                     };
-                    let (bell, adaptive, right) = woken.unwrap_or_default();
+                    let signal = wakes.zip(used.signal);
+                    if let Some((bell, signal)) = signal {
+                        self.woken(bell, signal, &shared.notifications)?;
+                    }
+                    // An end without a notification is not woken.
+                    let rung = rung.map_or(0, |bell| bell.ring);
+                    let vector = signal.map_or(0, |(bell, _)| bell.vector as u16);
+                    let (bell, back) = if write { (rung, vector) } else { (vector, rung) };
                     let sends = write;
+                    let adaptive = there.is_some_and(|bell| bell.adaptive);
+                    let len = channel.len as u32;
                     Grant::Messages(Messages {
                         sends,
                         kind,
                         adaptive,
                         bell,
+                        back,
                         message,
                         right,
                         start,
                         len,
+                        device,
                     })
                 }
             };
@@ -328,28 +347,17 @@ impl Build {
         Ok(())
     }
 
-    /// Makes the doorbell of a channel: for its sender the right to one port, for its receiver an interrupt that
-    /// signals. It needs no acknowledgement: it comes again when the receiver has asked for it. Returns the port or
-    /// the vector, the bell's adaptivity, and the sender's right; `None` if
-    /// the receiver is not woken.
-    fn bell(
-        &mut self,
-        made: &mut Made,
-        bell: Bell,
-        used: &ChannelUse,
-        notifications: &[Place],
-    ) -> Result<Option<(u16, bool, u32)>, String> {
-        if used.write {
-            let place = self.put(bulkhead_kernel_x86::ports(bell.ring, bell.ring))?;
-            let right = made.take(self, place, Rights::NONE, 0)?;
-            return Ok(Some((bell.ring, bell.adaptive, right)));
-        }
-        if let Some(signal) = used.signal {
-            let place = self.interrupt(bell.vector as u8, [0, 0], false)?;
-            self.signal_from(place, notifications[signal.notification], signal.bits)?;
-            return Ok(Some((bell.vector as u16, bell.adaptive, 0)));
-        }
-        Ok(None)
+    /// Gives a program the right to the port by which it rings the other end of a channel.
+    fn right_to_ring(&mut self, made: &mut Made, bell: Bell) -> Result<u32, String> {
+        let place = self.put(bulkhead_kernel_x86::ports(bell.ring, bell.ring))?;
+        made.take(self, place, Rights::NONE, 0)
+    }
+
+    /// Makes the interrupt of an end of a channel, which signals. It needs no acknowledgement: it comes again when the
+    /// end has asked for it.
+    fn woken(&mut self, bell: Bell, signal: Signal, notifications: &[Place]) -> Result<(), String> {
+        let place = self.interrupt(bell.vector as u8, [0, 0], false)?;
+        self.signal_from(place, notifications[signal.notification], signal.bits)
     }
 
     /// Has an interrupt signal a notification.

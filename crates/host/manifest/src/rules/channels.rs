@@ -199,8 +199,8 @@ pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                 "it is a monitor that wakes, and there are none",
                 "write `notify = \"poll\"`, or leave out `monitors = false`",
             ),
-            _ if channel.kind == ChannelKind::Virtio && !linuxes(cx, channel) => (
-                "so far both ends of a `virtio` channel are Linuxes where they are woken",
+            _ if channel.kind == ChannelKind::Virtio && has_bare(cx, channel) => (
+                "a bare guest at an end of a `virtio` channel is not woken",
                 "write `notify = \"poll\"`: both look",
             ),
             _ => continue,
@@ -211,13 +211,13 @@ pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// True if both ends of a channel are Linux guests, as far as they are known.
-fn linuxes(cx: &Context<'_, '_>, channel: &raw::Channel) -> bool {
-    let linux = |name: &String| {
-        let known = cx.sandboxes.iter().find(|one| one.name == *name);
-        known.is_none_or(|one| matches!(one.guest, Guest::Linux { .. }))
-    };
-    channel.to.iter().chain([&channel.from]).all(linux)
+/// True if an end of a channel is a bare guest: its information page has one doorbell of each channel.
+fn has_bare(cx: &Context<'_, '_>, channel: &raw::Channel) -> bool {
+    let mut known = cx.sandboxes.iter();
+    known.any(|one| {
+        let ends = one.name == channel.from || channel.to.contains(&one.name);
+        ends && matches!(one.guest, Guest::Bare { .. })
+    })
 }
 
 /// A sandbox rings, and is woken, through so many ends of channels at most.
@@ -249,6 +249,16 @@ fn doorbells(channel: &Item<raw::Channel>) -> Vec<[&String; 2]> {
     };
     let woken = channel.to.iter().filter(|_| wakes(channel));
     woken.flat_map(pair).collect()
+}
+
+/// True if a channel has a doorbell that wakes a sandbox.
+pub fn is_woken(channel: &Item<raw::Channel>, sandbox: &str) -> bool {
+    doorbells(channel).iter().any(|[_, woken]| *woken == sandbox)
+}
+
+/// Counts the doorbells of a channel that a sandbox rings.
+pub fn rings(channel: &Item<raw::Channel>, sandbox: &str) -> usize {
+    doorbells(channel).iter().filter(|[rings, _]| *rings == sandbox).count()
 }
 
 /// True if the receivers of a channel are woken.

@@ -16,6 +16,7 @@ const PORTABLE: &[(&str, &[&str])] = &[
     ("crates/channel/channel-memory/src", &[]),
     ("crates/channel/net/src", &[]),
     ("crates/channel/virtio/src", &[]),
+    ("crates/driver/disks/src", &[]),
     // A denial's address is `rip` in reports.
     ("crates/host/explain/src", &["msr", "rip"]),
     ("crates/kernel/edf/src", &[]),

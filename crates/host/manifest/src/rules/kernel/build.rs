@@ -151,7 +151,7 @@ impl Build<'_, '_, '_> {
             signals: item.signals.iter().filter_map(signal).collect(),
             waits: item.waits.iter().filter_map(|name| self.notification(name)).collect(),
             maps: item.maps.iter().filter_map(map).collect(),
-            devices: item.devices.iter().filter_map(|device| self.device(device)).collect(),
+            devices: item.devices.iter().filter_map(|device| self.device(item, device)).collect(),
             channels: item.channels.iter().flat_map(|used| self.channel(used)).collect(),
             links: { item.links.iter() }
                 .flat_map(|used| links::named(self.cx, self.parts.sandbox, used))
@@ -167,7 +167,11 @@ impl Build<'_, '_, '_> {
         Some(plan::Call { endpoint, badge: call.badge, grant: call.grant })
     }
 
-    fn device(&self, device: &crate::raw_kernel::DeviceUse) -> Option<plan::DeviceUse> {
+    fn device(
+        &self,
+        program: &raw::Program,
+        device: &crate::raw_kernel::DeviceUse,
+    ) -> Option<plan::DeviceUse> {
         let (name, interrupts) = device.parts();
         let interrupt = |interrupt: &crate::raw_kernel::Interrupt| {
             let notification = self.notification(&interrupt.notification)?;
@@ -175,9 +179,23 @@ impl Build<'_, '_, '_> {
             Some(plan::Interrupt { number: interrupt.number, notification, bits })
         };
         let interrupts = interrupts.iter().filter_map(interrupt).collect();
-        let dma = device.dma().iter().filter_map(|name| find(&self.parts.shared, name)).collect();
+        let dma = device.dma().iter().flat_map(|name| self.reached(program, name)).collect();
         let device = driven(self.cx, self.parts.sandbox, name)?;
         Some(plan::DeviceUse { device, interrupts, dma })
+    }
+
+    /// Memory that a device reaches by a name: a channel's, or shared memory.
+    fn reached(&self, program: &raw::Program, name: &str) -> Vec<plan::Reached> {
+        match program.channels.iter().find(|used| used.name() == name) {
+            Some(used) => {
+                let ends = self.channel(used).into_iter();
+                ends.map(|end| plan::Reached::Channel(end.channel)).collect()
+            }
+            None => {
+                let shared = find(&self.parts.shared, name);
+                shared.map(plan::Reached::Shared).into_iter().collect()
+            }
+        }
     }
 
     /// Its regions that this sandbox is an end of, but for receivers' own.

@@ -3,7 +3,7 @@
 use super::build::driven;
 use super::{Managed, Parts, all, complete, managed};
 use crate::diagnostic::{Diagnostic, list};
-use crate::raw::{self, Notify};
+use crate::raw::{self, ChannelKind};
 use crate::raw_kernel::ChannelUse;
 use crate::rules::memory::wrong_size;
 use crate::rules::{Context, GuestFile, Item, Kind, Opened};
@@ -275,9 +275,8 @@ fn in_slots(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> 
 /// How many doorbells a program may ring.
 fn bells(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> usize {
     let rung = |used: &ChannelUse| {
-        let mut own = cx.channels.iter().filter(|one| one.from == parts.sandbox.name);
-        let known = own.find(|one| one.name == used.name() && one.notify != Notify::Poll);
-        known.map_or(0, |channel| channel.to.len())
+        let known = cx.channels.iter().find(|one| one.name == used.name());
+        known.map_or(0, |channel| crate::rules::channels::rings(channel, &parts.sandbox.name))
     };
     program.channels.iter().map(rung).sum()
 }
@@ -394,12 +393,14 @@ pub fn program_device(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A PCI function reaches shared memory that its driver has, too.
+/// A PCI function reaches memory that its driver has, too: shared memory, and channels with pages for nothing but data.
 pub fn program_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         for used in used(cx, &parts) {
             let device = &used.program.devices[used.index];
-            let maps: Vec<&str> = used.program.maps.iter().map(|map| map.parts().0).collect();
+            let maps = used.program.maps.iter().map(|map| map.parts().0);
+            let channels = used.program.channels.iter().map(ChannelUse::name);
+            let all: Vec<&str> = maps.chain(channels).collect();
             for (index, name) in device.dma().iter().enumerate() {
                 let at = cx.at(used.program, &[k("devices"), n(used.index), k("dma"), n(index)]);
                 let (message, help) = if !crate::rules::pci::is_pci(used.name) {
@@ -407,20 +408,8 @@ pub fn program_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                     (message, "leave out `dma`: only PCI functions access memory".to_owned())
                 } else if device.dma()[..index].contains(name) {
                     (format!("`{}` stands here twice", brief(name)), "name it once".to_owned())
-                } else if !maps.contains(&name.as_str()) {
-                    let message = format!(
-                        "`{}` has no shared memory `{}` that its device could reach",
-                        used.program.name,
-                        brief(name)
-                    );
-                    let help = match maps.is_empty() {
-                        true => format!(
-                            "add a `[[shared]]`, and it to `maps` of `{}`",
-                            used.program.name
-                        ),
-                        false => format!("it maps {}", list(&maps)),
-                    };
-                    (message, help)
+                } else if let Some(wrong) = unreached(cx, used.program, name, &all) {
+                    wrong
                 } else {
                     continue;
                 };
@@ -428,6 +417,45 @@ pub fn program_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             }
         }
     }
+}
+
+/// Returns the mistake in the name of memory that a device is to reach, and how to mend it. `all` are the names of its
+/// driver's memory.
+fn unreached(
+    cx: &Context<'_, '_>,
+    program: &Item<raw::Program>,
+    name: &str,
+    all: &[&str],
+) -> Option<(String, String)> {
+    let (of, shown) = (&program.name, brief(name));
+    match all.iter().filter(|one| **one == name).count() {
+        0 => {
+            let message = format!(
+                "`{of}` has no shared memory or channel `{shown}` that its device could reach"
+            );
+            let help = match all.is_empty() {
+                true => format!("add a `[[shared]]`, and it to `maps` of `{of}`"),
+                false => format!("it has {}", list(all)),
+            };
+            return Some((message, help));
+        }
+        1 => {}
+        _ => {
+            let message = format!("`{shown}` is shared memory and a channel of `{of}`");
+            return Some((message, "give one of them another name".to_owned()));
+        }
+    }
+    let mut channels =
+        cx.channels.iter().filter(|_| !program.maps.iter().any(|map| map.parts().0 == name));
+    let channel = channels.find(|channel| channel.name == name)?;
+    let whole = matches!(channel.kind, ChannelKind::Pages | ChannelKind::Virtio);
+    (!whole).then(|| {
+        let kind = channel.kind.name();
+        let message = format!("a device cannot reach channel `{shown}`: it is a `{kind}`");
+        let help =
+            "only channels of kind `pages` and `virtio` have pages that hold nothing but data";
+        (message, help.to_owned())
+    })
 }
 
 /// Interrupts are the device's, each going to one place.
@@ -586,9 +614,7 @@ pub fn program_channel(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                 let name = brief(name);
                 if program.channels[..index].iter().any(|before| before.name() == channel.name) {
                     refuse(format!("channel `{name}` stands here twice"), "name it once".into());
-                } else if signal.is_some()
-                    && (channel.notify == Notify::Poll || channel.from == *own)
-                {
+                } else if signal.is_some() && !crate::rules::channels::is_woken(channel, own) {
                     let message = format!("no doorbell of channel `{name}` rings in `{own}`");
                     let help = "name the channel alone, or write `notify = \"doorbell\"` in the \
                                 `[[channel]]` that leads there";

@@ -1,0 +1,157 @@
+//! The program's disk: it finds the function among its grants, and gives the driver registers, memory and time.
+
+use bulkhead_disks::{Clock, Configuration, Memory, Nvme, Registers, VirtioBlk, Wrong, nvme};
+use bulkhead_program::abi::{Grant, Name};
+use bulkhead_program::{Program, now};
+use bulkhead_store::disk::{Disk, Failed, Full, Info, Request};
+use core::sync::atomic::{Ordering, fence};
+
+/// The driver of a disk that the program has, by the function's class and identity.
+pub enum AnyDisk {
+    /// A virtio block device; message 0 tells of its answers.
+    Virtio(VirtioBlk<Part, Queues, Now>),
+    /// An NVMe controller; message 1 tells of its answers.
+    Nvme(Nvme<Part, Queues, Now>),
+}
+
+impl AnyDisk {
+    /// Switches on the first function that the manifest gives the program, with memory for its queues.
+    ///
+    /// # Errors
+    /// There is none, or it does not work.
+    pub fn open(program: Program, memory: &str) -> Result<Self, Wrong> {
+        let function = program.names().find_map(|name| registers(name)?.strip_suffix(":config"));
+        let function = function.ok_or(Wrong::Lacks("PCI function in the manifest"))?;
+        let part = |part: &str| {
+            let is = |name: &&str| {
+                name.strip_prefix(function)?.strip_prefix(':')?.eq(part).then_some(())
+            };
+            let name = program.names().filter_map(registers).find(|name| is(name).is_some())?;
+            Some(Part(program.registers(name)))
+        };
+        let configuration = part("config").ok_or(Wrong::Lacks("configuration space"))?;
+        let (own, address) = program.memory_for_device(memory);
+        let queues = Queues { own, address };
+        if configuration.read(0x08) >> 8 == nvme::CLASS {
+            let bar = part("0").ok_or(Wrong::Lacks("registers"))?;
+            return Nvme::new(bar, queues, Now, 1).map(Self::Nvme);
+        }
+        let bars = |n: u8| part(core::str::from_utf8(&[b'0' + n % 10]).ok()?);
+        VirtioBlk::new(&configuration, bars, queues, Now, 0).map(Self::Virtio)
+    }
+
+    /// Returns why the disk is silent, if it is.
+    pub const fn fault(&self) -> Option<Wrong> {
+        match self {
+            Self::Virtio(disk) => disk.fault(),
+            Self::Nvme(disk) => disk.fault(),
+        }
+    }
+}
+
+/// The name of a grant of registers or memory.
+fn registers(name: &'static Name) -> Option<&'static str> {
+    let Some(Grant::Memory(_)) = name.grant() else { return None };
+    Some(core::str::from_utf8(&name.name).ok()?.trim_end_matches('\0'))
+}
+
+macro_rules! each {
+    ($self:ident, $disk:ident => $call:expr) => {
+        match $self {
+            Self::Virtio($disk) => $call,
+            Self::Nvme($disk) => $call,
+        }
+    };
+}
+
+impl Disk for AnyDisk {
+    fn info(&self) -> &Info {
+        each!(self, disk => disk.info())
+    }
+    fn submit(&mut self, request: &Request) -> Result<(), Full> {
+        each!(self, disk => disk.submit(request))
+    }
+    fn ring(&mut self) {
+        each!(self, disk => disk.ring());
+    }
+    fn completed(&mut self) -> Option<(u16, Result<(), Failed>)> {
+        each!(self, disk => disk.completed())
+    }
+    fn interrupts(&mut self, wanted: bool) {
+        each!(self, disk => disk.interrupts(wanted));
+    }
+    fn reset(&mut self) -> Result<(), Failed> {
+        each!(self, disk => disk.reset())
+    }
+}
+
+/// A BAR, or the configuration space.
+pub struct Part(bulkhead_program::Registers);
+
+impl Registers for Part {
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+    fn read8(&self, at: u64) -> u8 {
+        self.0.read8(at)
+    }
+    fn read16(&self, at: u64) -> u16 {
+        self.0.read16(at)
+    }
+    fn read32(&self, at: u64) -> u32 {
+        self.0.read32(at)
+    }
+    fn write8(&self, at: u64, value: u8) {
+        fence(Ordering::Release);
+        self.0.write8(at, value);
+    }
+    fn write16(&self, at: u64, value: u16) {
+        fence(Ordering::Release);
+        self.0.write16(at, value);
+    }
+    fn write32(&self, at: u64, value: u32) {
+        fence(Ordering::Release);
+        self.0.write32(at, value);
+    }
+}
+
+impl Configuration for Part {
+    fn read(&self, at: u16) -> u32 {
+        self.0.read32(at.into())
+    }
+}
+
+/// Memory for the disk's queues.
+pub struct Queues {
+    own: bulkhead_program::Memory,
+    address: u64,
+}
+
+impl Memory for Queues {
+    fn bytes(&self) -> usize {
+        self.own.len
+    }
+    fn address(&self) -> u64 {
+        self.address
+    }
+    fn get(&self, at: usize) -> u64 {
+        self.own.words().get(at / 8).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+    fn set(&self, at: usize, value: u64) {
+        if let Some(word) = self.own.words().get(at / 8) {
+            word.store(value, Ordering::Release);
+        }
+    }
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The program's clock.
+pub struct Now;
+
+impl Clock for Now {
+    fn now(&self) -> u64 {
+        now()
+    }
+}
