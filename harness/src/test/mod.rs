@@ -46,6 +46,7 @@ mod ring;
 mod sarif;
 mod soak;
 mod spoil;
+mod store;
 mod system;
 mod trace;
 mod typed;
@@ -78,6 +79,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(kernel::jobs());
+    jobs.extend(store::jobs());
     jobs.extend(failing::jobs());
     jobs.extend(ending::jobs());
     jobs.extend(evidence::jobs());

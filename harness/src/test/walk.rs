@@ -13,7 +13,7 @@ use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, artifacts, run};
 use bulkhead_audit::{Claim, RULES, RamFile, Registers, Report};
 use bulkhead_image::Baked;
-use plant::{Hand, PLANTS, Plant, Planted, VTD};
+use plant::{Hand, PLANTS, Plant, Planted, STORE, VTD};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn rules() -> impl Iterator<Item = &'static str> {
 
 /// Names of all planted errors, each with the rule that finds it.
 pub fn plants_and_rules() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PLANTS.iter().chain(VTD).map(|plant| (plant.0, plant.1))
+    PLANTS.iter().chain(VTD).chain(STORE).map(|plant| (plant.0, plant.1))
 }
 
 pub fn jobs() -> Vec<Job> {
@@ -51,7 +51,34 @@ pub fn jobs() -> Vec<Job> {
             bench.result("vmx/walk", Err::<String, _>(error));
         }
     });
-    vec![walk, vtd, vmx, schema::job()]
+    let names =
+        STORE.iter().map(|p| format!("walk/finds-{}", p.0)).chain(["store/walk".to_owned()]);
+    let store = Job::new("store/walk", names, 180, |bench| {
+        if let Err(error) = store(bench) {
+            bench.result("store/walk", Err::<String, _>(error));
+        }
+    });
+    vec![walk, vtd, vmx, store, schema::job()]
+}
+
+/// A driver sandbox, of which the disk reaches channels.
+fn store(bench: &Bench) -> Result<(), String> {
+    let seen = super::store::stopped(&bench.dir)?;
+    let (outcome, audited) = (seen.outcome()?, seen.audited()?);
+    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?;
+    let memory = memory.whole().map_err(|e| e.to_string())?;
+    let claim = bulkhead_run::audit::claim(&outcome.baked.plan, &artifacts());
+    let claim = claim.map_err(|e| e.to_string())?;
+    let machine =
+        Machine { memory: &memory, baked: &outcome.baked, claim, registers: &audited.registers };
+    let right = machine.look(|_| {});
+    let result = match &right.findings[..] {
+        [] => Ok(format!("{} frames of tables", right.tables)),
+        found => Err(format!("{} findings:\n{found:#?}", found.len())),
+    };
+    bench.result("store/walk", result);
+    plants(bench, &machine, &right, STORE, "walk");
+    Ok(())
 }
 
 /// A machine with VT-x: its tables, bitmaps and VMCSs are read from memory, its registers by Bochs' debugger.

@@ -1,0 +1,135 @@
+//! A driver sandbox serves a disk behind the IOMMU to clients in other sandboxes (`tests/store/virtio.toml`,
+//! docs/store.md), with doorbells, looking, and both. An audit finds nothing, and a disk that is told to write to memory
+//! of others reaches none of it.
+
+use super::driver::{Bench, Job};
+use super::system::{Manifest, Seen, run};
+use crate::build;
+use std::path::Path;
+use std::time::Duration;
+
+/// Bytes of the disk's file.
+const SIZE: u64 = 64 << 20;
+/// Sectors of the disk, and of the second client's part.
+const SECTORS: u64 = SIZE / 512;
+const FIRST: u64 = 4096;
+
+pub fn jobs() -> Vec<Job> {
+    let served = |notify: &'static str| {
+        Job::one(format!("store/virtio-{notify}"), 120, move |bench| served(bench, notify))
+    };
+    vec![
+        served("doorbell"),
+        served("poll"),
+        served("adaptive"),
+        Job::one("store/trespass", 120, trespass),
+        Job::one("store/trespass-recorded", 120, recorded),
+    ]
+}
+
+fn system() -> Result<String, String> {
+    let path = build::root().join("tests/store/virtio.toml");
+    std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Runs it, with the disk's file, in real time: virtual time runs ahead of a disk.
+fn start(text: String, dir: &Path, audit: bool) -> Result<Seen, String> {
+    let content: Vec<u8> = (0..SIZE).map(|at| 0xA0 | (at / 512) as u8 & 0xF).collect();
+    let file = std::fs::create_dir_all(dir);
+    let file = file.and_then(|()| std::fs::write(dir.join("disk.img"), content));
+    file.map_err(|e| format!("disk.img: {e}"))?;
+    run(&Manifest(text), dir, |options| {
+        options.time = bulkhead_qemu::Time::Live;
+        options.limit = Duration::from_secs(100);
+        options.audit = audit;
+    })
+}
+
+/// The system with another way to notify.
+fn notified(notify: &str) -> Result<String, String> {
+    let text = system()?.replace("notify = \"doorbell\"", &format!("notify = \"{notify}\""));
+    let signals = [
+        ("{ channel = \"first\", notification = \"work\", bits = 2 }", "\"first\""),
+        ("{ channel = \"second\", notification = \"work\", bits = 4 }", "\"second\""),
+        ("{ channel = \"first\", notification = \"answers\" }", "\"first\""),
+        ("{ channel = \"second\", notification = \"answers\" }", "\"second\""),
+        ("waits = [\"answers\"]\n", ""),
+        ("[[notification]]\nname = \"answers\"\nsandbox = \"one\"\n", ""),
+        ("[[notification]]\nname = \"answers\"\nsandbox = \"two\"\n", ""),
+    ];
+    Ok(match notify {
+        "poll" => signals.iter().fold(text, |text, (from, to)| text.replace(from, to)),
+        _ => text,
+    })
+}
+
+/// Both clients have their part of the disk, the second one cannot write, and nobody is denied anything.
+fn served(bench: &Bench, notify: &str) -> Result<String, String> {
+    let seen = start(notified(notify)?, &bench.dir, true)?;
+    let found = &seen.audited()?.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    good(&seen)?;
+    let woken = seen.console.matches("slept and was woken").count();
+    let wanted = if notify == "poll" { 0 } else { 2 };
+    seen.ensure(woken == wanted, format!("{woken} clients were woken"))?;
+    let exits = &seen.sandbox("store")?.exits.steady;
+    Ok(format!("exits of the store: {exits:?}"))
+}
+
+fn good(seen: &Seen) -> Result<(), String> {
+    for client in ["one", "two"] {
+        seen.exited(client)?;
+        seen.undisturbed(client, &["exited"])?;
+    }
+    seen.undisturbed("store", &["running"])?;
+    for said in [
+        format!("store: {SECTORS} sectors"),
+        format!("one: a disk of {FIRST} sectors"),
+        format!("two: a disk of {} sectors", SECTORS - FIRST),
+        "one: 3 sessions, 0 wrong".to_owned(),
+        "two: 1 sessions, 0 wrong".to_owned(),
+    ] {
+        seen.ensure(seen.console.contains(&said), format!("nobody says {said:?}"))?;
+    }
+    Ok(())
+}
+
+/// The driver tells the disk to write where it must not: to the client's section, to both headers, and to the kernel. It
+/// reaches none of that, and the clients are served as ever.
+fn trespass(bench: &Bench) -> Result<String, String> {
+    let seen = start(trespassing(system()?), &bench.dir, false)?;
+    good(&seen)?;
+    tried(&seen)?;
+    Ok("5 places".into())
+}
+
+fn trespassing(text: String) -> String {
+    text.replace("args = \"disk=first", "args = \"trespass=1 disk=first")
+}
+
+fn tried(seen: &Seen) -> Result<(), String> {
+    const TRIED: &str = "store: tried 5 places that are not the disk's, reached none";
+    seen.ensure(seen.console.contains(TRIED), format!("nobody says {TRIED:?}"))
+}
+
+/// Intel's IOMMU in QEMU records the first access that it blocks, as AMD's there does not. The report says whose memory
+/// that was, and which rule denies it.
+fn recorded(bench: &Bench) -> Result<String, String> {
+    let text = trespassing(system()?).replace("qemu-q35.toml", "qemu-q35-vtd.toml");
+    let seen = start(text, &bench.dir, false)?;
+    good(&seen)?;
+    tried(&seen)?;
+    match &seen.outcome()?.report.blocked_dma[..] {
+        [one] if one.owner == "channel first tx" && one.guarantee == "dma-rights" => {
+            Ok(format!("{}: {}", one.access, one.allow))
+        }
+        all => Err(seen.wrong(format!("not one write to the client's section: {all:?}"))),
+    }
+}
+
+/// The machine of the system above, stopped, for errors to be planted in its tables.
+pub fn stopped(dir: &Path) -> Result<Seen, String> {
+    let seen = start(system()?, dir, true)?;
+    good(&seen)?;
+    Ok(seen)
+}
