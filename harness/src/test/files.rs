@@ -73,9 +73,8 @@ fn format(disk: &Path) -> Result<(), String> {
     };
     make().map_err(|e| format!("{}: {e}", disk.display()))?;
     let sectors = ((SIZE - FIRST) / 512) as u32;
-    let options = fatfs::FormatVolumeOptions::new()
-        .fat_type(fatfs::FatType::Fat16)
-        .total_sectors(sectors);
+    let options =
+        fatfs::FormatVolumeOptions::new().fat_type(fatfs::FatType::Fat16).total_sectors(sectors);
     fatfs::format_volume(partition(disk)?, options).map_err(|e| format!("a file system: {e}"))
 }
 
