@@ -11,10 +11,10 @@ use bulkhead_layout::monitor::Clock;
 use bulkhead_layout::x86::bareload::{Header, LOADER_PA, MAGIC, Piece};
 use bulkhead_plan::Guest as Runs;
 use bulkhead_plan::{
-    Controller, Device, Ioapic, Machine as Description, Plan, Ports, Ram, Sandbox,
+    Controller, Device, Drive, Ioapic, Machine as Description, Plan, Ports, Ram, Sandbox,
 };
 use bulkhead_qemu::{Machine, Plugin, Serial, Time};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// As sandboxes see it: no SVM, no machine checks, no MONITOR, and no hypervisor
@@ -63,7 +63,7 @@ pub fn pack(guest: &Guest) -> Vec<u8> {
 pub fn machine(
     sandbox: &Sandbox,
     description: &Description,
-    drives: &[(String, PathBuf)],
+    drives: &[Drive],
     dir: &Path,
 ) -> Result<Machine, Failure> {
     let end = sandbox.ram.iter().map(|ram| ram.gpa + ram.len).max().unwrap_or(0);

@@ -7,6 +7,7 @@
 
 use super::driver::Job;
 use super::system::{Manifest, artifacts};
+use bulkhead_plan::Drive;
 use bulkhead_qemu::{Peer, Time};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -155,7 +156,7 @@ pub(super) fn state() -> Result<(u64, SystemTime), String> {
 fn boot(case: &Case, dir: &Path, root: &str, job: &str) -> Result<String, String> {
     let checked = Manifest::new().bare("none", "hello", "", &[0], "4 MiB", "").load(dir)?;
     let (drive, _) = case.disk;
-    let drives = [(drive.to_owned(), image())];
+    let drives = [Drive { name: drive.to_owned(), file: image(), keep: false }];
     let mut machine = bulkhead_run::machine(&checked.system.machine, &drives, dir);
     machine.kernel = Some(artifacts().join(format!("linux-{}", case.kernel)));
     let initrd = artifacts().join(format!("disk-{}.cpio", case.kernel));

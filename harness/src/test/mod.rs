@@ -20,6 +20,7 @@ mod evidence;
 mod explained;
 mod failing;
 mod figures;
+mod files;
 mod fuzz;
 mod fuzzed;
 mod guarantees;
@@ -74,6 +75,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(oracle::jobs());
     jobs.extend(played::jobs());
     jobs.extend(fuzzed::jobs());
+    jobs.extend(files::jobs());
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(kernel::jobs());

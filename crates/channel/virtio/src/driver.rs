@@ -118,8 +118,22 @@ impl<M: Memory> Driver<M> {
         if self.begun || self.peer == 0 || hello.seen != self.epoch {
             return None;
         }
+        // Another kind of device has no rings, and no session begins.
+        let features = self.rings.as_ref()?.features;
         self.begun = true;
-        Some(Peer::Begun(self.rings.as_ref()?.features))
+        Some(Peer::Begun(features))
+    }
+
+    /// Returns how many requests can be under way in this session.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.rings.as_ref().map_or(0, |rings| usize::from(rings.num / 2))
+    }
+
+    /// Leaves the device alone until it begins anew: it is not the one that is wanted.
+    pub fn refuse(&mut self) {
+        self.refused = self.peer;
+        self.reset();
     }
 
     /// Ends the session, and begins another: what is under way comes to nothing.
@@ -175,8 +189,7 @@ impl<M: Memory> Driver<M> {
         let Some(rings) = self.rings.as_mut().filter(|_| self.begun) else { return Ok(None) };
         let found = rings.used();
         if found.is_err() {
-            self.refused = self.peer;
-            self.reset();
+            self.refuse();
         }
         found
     }
@@ -251,7 +264,9 @@ impl<M: Memory> Rings<M> {
         }
         let mut entry = [0; 8];
         let slot = usize::from(self.done & (self.num - 1));
-        if waiting > self.num || !self.used.read(4 + 8 * slot, &mut entry) {
+        // No more than it was given: `given` is never further on than the ring's size.
+        if waiting > self.given.wrapping_sub(self.done) || !self.used.read(4 + 8 * slot, &mut entry)
+        {
             return Err(Corrupted);
         }
         let entry = u64::from_le_bytes(entry);

@@ -1,6 +1,6 @@
 //! The device side of a virtio device with its driver in another sandbox: portable, without `unsafe`, over a
-//! channel's memory. On a Linux the driver's side is its stock driver and our module (`linux/module`); others have
-//! [`driver`].
+//! channel's memory. On a Linux the driver's side is its stock driver and our module (`linux/module`). Other
+//! guests have [`driver`], and a disk over it, [`disk`].
 //!
 //! Every word of the driver is a claim: it is read once, checked, and used. The driver's words bound no loop. A
 //! driver that writes something impossible has its session ended and is reported once ([`News::Corrupted`]). It
@@ -11,6 +11,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod disk;
 pub mod driver;
 pub mod layout;
 pub mod net;

@@ -79,7 +79,7 @@ pub struct Run {
     pub drive: Vec<Drive>,
 }
 
-/// A file behind a drive of the machine. A run never changes it.
+/// A file behind a drive of the machine.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drive {
@@ -87,6 +87,9 @@ pub struct Drive {
     pub name: String,
     /// A raw image: a path from the manifest's folder, or `artifact:NAME`.
     pub file: String,
+    /// The file keeps what the guests write. Without it a run never changes the file.
+    #[serde(default)]
+    pub keep: bool,
 }
 
 /// Text that a run without a terminal appends to a guest's arguments.

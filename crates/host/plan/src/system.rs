@@ -2,7 +2,7 @@
 //! that describe the plan, so the image's length is an input: a builder guesses it, bakes, and asks again.
 
 use crate::place::{Refusal, Wish, place};
-use crate::{Channel, Facts, Link, Machine, Plan, Ram, Sandbox, Span};
+use crate::{Channel, Drive, Facts, Link, Machine, Plan, Ram, Sandbox, Span};
 use std::path::PathBuf;
 
 /// A sandbox and the memory it wants.
@@ -37,8 +37,8 @@ pub struct System {
     pub ends_with: Vec<usize>,
     /// Text that a scenario appends to guests' arguments.
     pub scenario: Vec<Appended>,
-    /// Files behind the machine's drives: name, file.
-    pub drives: Vec<(String, PathBuf)>,
+    /// Files behind the machine's drives.
+    pub drives: Vec<Drive>,
 }
 
 /// Text for the end of a guest's arguments.

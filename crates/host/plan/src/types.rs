@@ -489,8 +489,19 @@ pub struct Plan {
     pub links: Vec<Link>,
     /// Sandboxes that end a run when they end (`exited`, `stopped`).
     pub ends_with: Vec<usize>,
-    /// Files behind the machine's drives: name, file.
-    pub drives: Vec<(String, PathBuf)>,
+    /// Files behind the machine's drives.
+    pub drives: Vec<Drive>,
+}
+
+/// A file behind a drive of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drive {
+    /// The drive's name.
+    pub name: String,
+    /// A raw image.
+    pub file: PathBuf,
+    /// The file keeps what the guests write; otherwise a run never changes it.
+    pub keep: bool,
 }
 
 impl Plan {

@@ -1,20 +1,16 @@
 //! The emulated machine that a description describes.
 
-use bulkhead_plan::Machine as Description;
+use bulkhead_plan::{Drive, Machine as Description};
 use bulkhead_qemu::Machine;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Size of a drive without a file.
 const EMPTY: u64 = 64 << 20;
 
 /// Returns the machine of a description with its devices; `drives` are files behind its
-/// drives, by name, and `dir` is its folder.
+/// drives, and `dir` is its folder.
 #[must_use]
-pub fn machine(
-    description: &Description,
-    drives: &[(String, PathBuf)],
-    dir: impl Into<PathBuf>,
-) -> Machine {
+pub fn machine(description: &Description, drives: &[Drive], dir: impl Into<PathBuf>) -> Machine {
     let mut machine = Machine::new(dir);
     let mut described = description.qemu.iter();
     while let Some(argument) = described.next() {
@@ -32,8 +28,8 @@ pub fn machine(
         described.next();
     }
     for name in &description.drives {
-        let file = drives.iter().find(|(drive, _)| drive == name);
-        machine.args.extend(["-drive".to_owned(), drive(name, file.map(|(_, file)| &**file))]);
+        let behind = drives.iter().find(|drive| drive.name == *name);
+        machine.args.extend(["-drive".to_owned(), drive(name, behind)]);
     }
     for name in &description.networks {
         machine.args.extend(["-netdev".to_owned(), format!("user,id={name}")]);
@@ -42,13 +38,15 @@ pub fn machine(
     machine
 }
 
-/// Writes to a drive with a file go to a temporary overlay without a name, which ends with the emulator.
-fn drive(name: &str, file: Option<&Path>) -> String {
-    match file {
-        Some(file) => {
+/// Writes to a drive with a file go to a temporary overlay without a name, which ends with the emulator. A file that
+/// keeps them gets them itself.
+fn drive(name: &str, behind: Option<&Drive>) -> String {
+    match behind {
+        Some(Drive { file, keep, .. }) => {
             // A comma in an option's value is written twice.
             let file = file.display().to_string().replace(',', ",,");
-            format!("if=none,id={name},file={file},format=raw,snapshot=on")
+            let snapshot = if *keep { "off" } else { "on" };
+            format!("if=none,id={name},file={file},format=raw,snapshot={snapshot}")
         }
         None => format!(
             "if=none,id={name},file.driver=null-co,file.size={EMPTY},file.read-zeroes=on,format=raw"

@@ -28,8 +28,12 @@ pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
     let (mut system, places) = sizes(cx);
     system.ends_with = cx.run.iter().flat_map(|run| indices(cx, &run.ends_with)).collect();
     let drives = cx.run.iter().flat_map(|run| &run.drive);
-    let file = |drive: &raw::Drive| resolve(&cx.base, &cx.artifacts, &drive.file);
-    system.drives = drives.map(|drive| (drive.name.clone(), file(drive))).collect();
+    let behind = |drive: &raw::Drive| bulkhead_plan::Drive {
+        name: drive.name.clone(),
+        file: resolve(&cx.base, &cx.artifacts, &drive.file),
+        keep: drive.keep,
+    };
+    system.drives = drives.map(behind).collect();
     let scenario = cx.run.iter().flat_map(|run| &run.scenario);
     system.scenario = scenario
         .filter_map(|scenario| {

@@ -183,6 +183,12 @@ pub fn drive_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             let help = "a drive has one file";
             found.push(Diagnostic::new("drive-known", at("name"), message).help(help));
         }
+        // Other runs have the artifacts, too.
+        if drive.keep && drive.file.starts_with("artifact:") {
+            let message = format!("drive `{}` would change an artifact", drive.name);
+            let help = "name a copy of your own by its path, or leave `keep` out";
+            found.push(Diagnostic::new("drive-known", at("keep"), message).help(help));
+        }
         let path = resolve(&cx.base, &cx.artifacts, &drive.file);
         if cx.skip_files {
             continue;

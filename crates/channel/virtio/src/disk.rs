@@ -1,0 +1,322 @@
+//! A disk in another sandbox, for bare guests and programs of the kernel (virtio 1.2, 5.2). A client works in the
+//! channel's sections themselves: what it writes it has put there, and what it reads it finds there. So no byte is
+//! copied on its side.
+//!
+//! Requests outlive the disk's own side. When that begins anew, those without an answer are offered once more, in
+//! their order, to a disk with the very description. A write's bytes stay as they are until the answer, so a client
+//! sees a pause, and no error.
+//!
+//! What comes from the disk is a claim. It can change while it is read, and a disk that lies about completion cannot be
+//! found without checksums.
+
+use crate::driver::{Driver, Peer, REQUESTS};
+use crate::layout::POOL;
+use crate::queue::Part;
+use bulkhead_channel::{Bytes, Memory, Misfit};
+
+/// Kind of device.
+pub const DEVICE: u32 = 2;
+/// Bytes of a sector, whatever the disk's own are.
+pub const SECTOR: u64 = 512;
+/// Bytes in front of what is written: kind, reserved, sector (5.2.6).
+pub const HEADER: usize = 16;
+/// A feature: the disk cannot be written.
+pub const RO: u64 = 1 << 5;
+/// A feature: the disk has a cache, which [`Operation::Flush`] empties.
+pub const FLUSH: u64 = 1 << 9;
+/// Requests at a time, at most.
+pub const DEPTH: usize = REQUESTS;
+
+const PAGE: usize = 4096;
+/// The disk did it (5.2.6).
+const OK: u8 = 0;
+/// The disk does not know this kind of request.
+const UNSUPPORTED: u8 = 2;
+
+/// Kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// From the disk.
+    Read,
+    /// To the disk. It may stay in the disk's cache until a flush.
+    Write,
+    /// All writes with an answer outlive a loss of power.
+    Flush,
+}
+
+/// A request without an answer from the disk, or with a bad one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The disk reports an error of its own.
+    Disk,
+    /// The disk does not know this kind of request.
+    Unsupported,
+    /// The request leaves the disk, is no multiple of 512 bytes, too large, or writes to a disk that cannot be written.
+    /// It was not sent.
+    Bad,
+}
+
+/// Description of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Its size in units of 512 bytes.
+    pub sectors: u64,
+    /// It cannot be written.
+    pub read_only: bool,
+    /// It has a cache.
+    pub cache: bool,
+}
+
+/// News of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It is there: for the first time, or again with all requests.
+    Up(Info),
+    /// It is away. Requests wait.
+    Lost,
+    /// It is another disk than before. It is left alone until it begins anew; requests wait.
+    Refused,
+}
+
+/// Number of a request's place in the sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u16);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Free,
+    /// The client has it, and nothing is on its way.
+    Held,
+    /// It has no answer yet.
+    Sent,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    stage: Stage,
+    operation: Operation,
+    len: usize,
+    /// Place in the order of requests.
+    order: u64,
+}
+
+/// A client's end.
+#[derive(Debug)]
+pub struct Disk<M: Memory> {
+    driver: Driver<M>,
+    mine: M,
+    theirs: M,
+    /// Bytes of a request, at most.
+    most: usize,
+    depth: usize,
+    requests: [Request; DEPTH],
+    orders: u64,
+    /// The disk that was found first.
+    known: Option<Info>,
+}
+
+impl<M: Memory> Disk<M> {
+    /// Begins. `mine` is the driver's section, `theirs` the disk's, each of `section` bytes. It has as many requests of
+    /// `most` bytes at a time as fit, [`DEPTH`] at most.
+    ///
+    /// # Errors
+    /// Not one request fits, or `most` is no multiple of 512.
+    pub fn open(mine: M, theirs: M, section: usize, most: usize) -> Result<Self, Misfit> {
+        let driver = Driver::open(mine.clone(), theirs.clone(), section, DEVICE, RO | FLUSH)?;
+        let room = section.saturating_sub(POOL);
+        let depth = (room / stride(most).ok_or(Misfit)?).min(DEPTH);
+        if depth == 0 || most == 0 || most as u64 % SECTOR != 0 {
+            return Err(Misfit);
+        }
+        let free = Request { stage: Stage::Free, operation: Operation::Flush, len: 0, order: 0 };
+        let requests = [free; DEPTH];
+        Ok(Self { driver, mine, theirs, most, depth, requests, orders: 0, known: None })
+    }
+
+    /// Looks for news of the disk. Called before each round of work; afterwards the other side is rung, if it sleeps.
+    pub fn attend(&mut self) -> Option<News> {
+        let features = match self.driver.attend()? {
+            Peer::Lost => return Some(News::Lost),
+            Peer::Begun(features) => features,
+        };
+        let mut sectors = [0; 8];
+        let described = self.driver.config(0, &mut sectors);
+        let sectors = u64::from_le_bytes(sectors);
+        let has = |feature: u64| features & feature != 0;
+        let info = Info { sectors, read_only: has(RO), cache: has(FLUSH) };
+        let other = self.known.is_some_and(|known| known != info);
+        // So each place has a number in the queue.
+        let depth = self.depth.min(self.driver.requests());
+        if !described || other || (self.known.is_some() && depth < self.depth) {
+            self.driver.refuse();
+            return Some(News::Refused);
+        }
+        (self.known, self.depth) = (Some(info), depth);
+        self.again();
+        Some(News::Up(info))
+    }
+
+    /// Returns the disk's description, once there was one.
+    #[must_use]
+    pub const fn info(&self) -> Option<Info> {
+        self.known
+    }
+
+    /// Takes a free place; `None`: all are in use, or there was no disk yet.
+    pub fn slot(&mut self) -> Option<Slot> {
+        let _ = self.known.as_ref()?;
+        let free = self.requests[..self.depth].iter().position(|r| r.stage == Stage::Free)?;
+        self.requests[free].stage = Stage::Held;
+        Some(Slot(free as u16))
+    }
+
+    /// Returns where a request's bytes are written before it is sent; `None` while it has no answer.
+    #[must_use]
+    pub fn outgoing(&self, slot: Slot) -> Option<M::Bytes> {
+        let _ = self.request(slot).filter(|r| r.stage == Stage::Held)?;
+        self.mine.bytes(area(slot, self.most) + PAGE, self.most)
+    }
+
+    /// Returns where the bytes are that a request has read; `None` while it has no answer.
+    #[must_use]
+    pub fn incoming(&self, slot: Slot) -> Option<M::Bytes> {
+        let read = self.request(slot).filter(|r| r.stage == Stage::Held && r.len > 0)?;
+        self.theirs.bytes(area(slot, self.most), read.len)
+    }
+
+    /// Sends a request of `len` bytes from a sector on, or puts it off until there is a disk. The disk sees it after
+    /// [`Disk::tell`].
+    ///
+    /// # Errors
+    /// [`Failed::Bad`]: nothing was sent, and the place is still the caller's.
+    pub fn send(
+        &mut self,
+        slot: Slot,
+        operation: Operation,
+        sector: u64,
+        len: usize,
+    ) -> Result<(), Failed> {
+        let held = self.request(slot).is_some_and(|r| r.stage == Stage::Held);
+        let kind: u32 = match operation {
+            Operation::Read => 0,
+            Operation::Write => 1,
+            Operation::Flush => 4,
+        };
+        let sectors = len as u64 / SECTOR;
+        let whole = len as u64 % SECTOR == 0 && len <= self.most;
+        let right = match (operation, self.info()) {
+            (Operation::Flush, _) => len == 0 && sector == 0,
+            (_, None) => false,
+            (_, Some(info)) => {
+                let end = sector.checked_add(sectors);
+                let writes = operation == Operation::Write;
+                len > 0 && end.is_some_and(|end| end <= info.sectors) && !(writes && info.read_only)
+            }
+        };
+        if !held || !whole || !right {
+            return Err(Failed::Bad);
+        }
+        let header = self.mine.bytes(self.reads(slot, Operation::Read, 0).at, HEADER);
+        let header = header.ok_or(Failed::Bad)?;
+        header.set_word(0, kind.into());
+        header.set_word(8, sector);
+        let order = self.orders;
+        self.orders += 1;
+        self.requests[usize::from(slot.0)] = Request { stage: Stage::Sent, operation, len, order };
+        self.offer(slot);
+        Ok(())
+    }
+
+    /// Tells the disk of all that was sent: one store. Then the other side is rung, if it sleeps.
+    pub fn tell(&mut self) {
+        self.driver.tell();
+    }
+
+    /// Returns the next request with an answer. Its place is the caller's until [`Disk::free`].
+    pub fn completed(&mut self) -> Option<(Slot, Result<(), Failed>)> {
+        // After an answer that cannot be the session is over, and its requests wait for the next one.
+        let (tag, written) = self.driver.used().ok()??;
+        let slot = Slot(tag);
+        let request = *self.request(slot).filter(|r| r.stage == Stage::Sent)?;
+        let writes = self.writes(slot, request.operation, request.len);
+        let mut status = [0xFF];
+        let last = writes.len - 1;
+        if let Some(bytes) = self.theirs.bytes(writes.at, writes.len) {
+            bytes.read(last, &mut status);
+        }
+        // A read with fewer bytes than were asked for would leave an older request's in their place.
+        let whole = request.operation != Operation::Read || written == writes.len;
+        let done = match status[0] {
+            OK if whole => Ok(()),
+            UNSUPPORTED => Err(Failed::Unsupported),
+            _ => Err(Failed::Disk),
+        };
+        self.requests[usize::from(tag)].stage = Stage::Held;
+        Some((slot, done))
+    }
+
+    /// Gives a place back; without effect while it has no answer.
+    pub fn free(&mut self, slot: Slot) {
+        let held = self.requests.get_mut(usize::from(slot.0)).filter(|r| r.stage == Stage::Held);
+        if let Some(request) = held {
+            request.stage = Stage::Free;
+        }
+    }
+
+    /// Returns how many requests have no answer.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.requests.iter().filter(|r| r.stage == Stage::Sent).count()
+    }
+
+    fn request(&self, slot: Slot) -> Option<&Request> {
+        self.requests[..self.depth].get(usize::from(slot.0))
+    }
+
+    /// Offers all requests without an answer once more, in their order.
+    fn again(&mut self) {
+        let mut next = 0;
+        while let Some((slot, order)) = self.sent_from(next) {
+            self.offer(slot);
+            next = order + 1;
+        }
+        self.tell();
+    }
+
+    /// The first request without an answer, from a place in the order on.
+    fn sent_from(&self, from: u64) -> Option<(Slot, u64)> {
+        let sent = self.requests.iter().enumerate().filter(|(_, r)| r.stage == Stage::Sent);
+        let sent = sent.filter(|(_, r)| r.order >= from).min_by_key(|(_, r)| r.order);
+        sent.map(|(n, r)| (Slot(n as u16), r.order))
+    }
+
+    fn offer(&mut self, slot: Slot) {
+        let Some(request) = self.request(slot) else { return };
+        let (operation, len) = (request.operation, request.len);
+        let (reads, writes) = (self.reads(slot, operation, len), self.writes(slot, operation, len));
+        // Without a session they are offered at its beginning.
+        let _ = self.driver.put(slot.0, reads, writes);
+    }
+
+    /// The part that the disk reads: header, and what is written.
+    fn reads(&self, slot: Slot, operation: Operation, len: usize) -> Part {
+        let data = if operation == Operation::Write { len } else { 0 };
+        Part { at: area(slot, self.most) + PAGE - HEADER, len: HEADER + data }
+    }
+
+    /// The part that the disk writes: what is read, and the status.
+    fn writes(&self, slot: Slot, operation: Operation, len: usize) -> Part {
+        let data = if operation == Operation::Read { len } else { 0 };
+        Part { at: area(slot, self.most), len: data + 1 }
+    }
+}
+
+/// Bytes of a place: in the client's section a page whose end is the header, then the bytes. In the disk's section the
+/// bytes, then the status. So the bytes begin at a page's beginning in both.
+fn stride(most: usize) -> Option<usize> {
+    most.checked_next_multiple_of(PAGE)?.checked_add(PAGE)
+}
+
+fn area(slot: Slot, most: usize) -> usize {
+    POOL + usize::from(slot.0) * stride(most).unwrap_or(0)
+}
