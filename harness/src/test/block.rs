@@ -51,7 +51,9 @@ fn all(bench: &Bench, kernels: [&str; 2], notify: &str) -> Result<String, String
     second(&mut manifest, notify);
     let seen = look(&manifest, bench)?;
     let said = driver(&seen)?;
-    for fact in ["serial flight-7", &format!("size {SECTORS}"), "ro 0", "write_cache write back"] {
+    for fact in
+        ["serial flight-7", &format!("size {SECTORS}"), "ro 0", "queue/write_cache write back"]
+    {
         seen.ensure(said.contains(&format!("vda: {fact}")), format!("no `{fact}`"))?;
     }
     seen.ensure(said.contains("constant refuses to be written"), "it can be written")?;
@@ -72,9 +74,10 @@ fn second(manifest: &mut Manifest, notify: &str) {
 /// The device side is killed again and again, while the client writes and reads.
 fn restarts(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
     const TIMES: usize = 50;
-    let client = script("bhvirtio disk bhvirtio exercise /dev/vda 3000");
-    let server =
-        script("truncate -s 8M /tmp/disk;bhvirtio again 50 40 bhvirtio block lan /tmp/disk");
+    let client = script("bhvirtio disk bhvirtio exercise /dev/vda 2000");
+    let server = script(&format!(
+        "truncate -s 8M /tmp/disk;bhvirtio again {TIMES} 16 bhvirtio block lan /tmp/disk"
+    ));
     let seen = look(&two([kernel, NEWER], [&client, &server], notify), bench)?;
     let said = driver(&seen)?;
     let exercised = exercised(&seen, said, "/dev/vda")?;
@@ -88,18 +91,18 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String>
     Ok(format!("{TIMES} restarts; {exercised}"))
 }
 
-/// A device side that never comes back, one that has another disk, and one that is silent.
+/// A device side that has another disk than the one before, and one that is silent for longer than the client waits.
 fn gone(bench: &Bench) -> Result<String, String> {
-    // It ends when the disk of the last life has come.
     let client = script(
-        "bhvirtio disk dd if=/dev/zero of=/dev/vda bs=64k&bhvirtio exercise second 20&&bhvirtio exercise third 20",
+        "bhvirtio disk;bhvirtio exercise second 20&&sleep 2;dd if=/dev/zero of=/dev/vda bs=64k count=4 oflag=direct;bhvirtio exercise third 20",
     ) + " bulkhead_virtio.revive_s=2";
     let server = script(
-        "truncate -s 8M /tmp/disk;timeout -s KILL 1 bhvirtio block lan /tmp/disk --serial first;timeout -s KILL 2 bhvirtio block lan /tmp/disk --serial second;sleep 4;bhvirtio block lan /tmp/disk --serial third",
+        "truncate -s 8M /tmp/disk;timeout -s KILL 1 bhvirtio block lan /tmp/disk --serial first;\
+         timeout -s KILL 2 bhvirtio block lan /tmp/disk --serial second;sleep 5;bhvirtio block lan /tmp/disk --serial third",
     );
     let seen = look(&two([NEWER, NEWER], [&client, &server], "doorbell"), bench)?;
     let said = driver(&seen)?;
-    for part in ["its side has another one", "no answer for 2 s"] {
+    for part in ["its side has another one", "no answer for 2 s", "I/O error"] {
         seen.ensure(said.contains(part), format!("the driver's Linux did not say `{part}`"))?;
     }
     Ok("another disk is another one, and no answer is an end".into())
@@ -108,10 +111,10 @@ fn gone(bench: &Bench) -> Result<String, String> {
 /// A device side that lies, then an honest one.
 fn rogue(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
     const LEAST: u64 = 100;
-    let client =
-        script("bhvirtio poke 5000&bhvirtio exercise honest 100") + " bulkhead_virtio.revive_s=1";
+    let client = script("bhvirtio disk bhvirtio poke 3000;bhvirtio exercise honest 50")
+        + " bulkhead_virtio.revive_s=1";
     let server = script(
-        "truncate -s 8M /tmp/disk;bhvirtio mislead lan 4000 bhvirtio block lan /tmp/disk --serial honest",
+        "truncate -s 8M /tmp/disk;bhvirtio mislead lan 2500 bhvirtio block lan /tmp/disk --serial honest",
     );
     let seen = look(&two([kernel, NEWER], [&client, &server], notify), bench)?;
     let said = driver(&seen)?;
