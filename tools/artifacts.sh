@@ -61,10 +61,18 @@ initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio bulkheadctl "tree:/=$
     file:/etc/bulkhead/systems/demo.toml=systems/demo.toml file:/etc/bulkhead/machines/qemu-q35.toml=machines/qemu-q35.toml \
     link:/etc/bulkhead/system.toml=systems/demo.toml link:/sbin/modprobe=/bin/busybox
 
+# An empty file system with a journal, for a disk that a test makes.
+EMPTY=$ARTIFACTS/ext4.gz
+if [ ! -f "$EMPTY" ]; then
+    truncate -s 24M "$EMPTY.new"
+    mke2fs -q -F -t ext4 -b 4096 -m 0 -J size=4 -U 6a1f0c52-0f5e-4c8e-9d0b-b0c1bead0002 "$EMPTY.new" || die "mke2fs failed"
+    gzip -9nf "$EMPTY.new" && mv "$EMPTY.new.gz" "$EMPTY"
+fi
+
 # Our module with the drivers that it serves, for either kernel.
 modules=()
 for tree in "$ARTIFACTS"/modules-*-cloud; do modules+=("tree:/=$tree"); done
-initramfs virtio bhbench bhchannel bhtrue bhvirtio "${modules[@]}" link:/sbin/modprobe=/bin/busybox
+initramfs virtio bhbench bhchannel bhtrue bhvirtio "file:/ext4.gz=$EMPTY" "${modules[@]}" link:/sbin/modprobe=/bin/busybox
 
 # Streams between two of them, with our module and without.
 initramfs iperf bhchannel bhio bhvirtio "tree:/=$ARTIFACTS/modules-6.12-cloud" "tree:/=$ARTIFACTS/iperf3" link:/sbin/modprobe=/bin/busybox

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What both parts of the module know of a device: session.c, which follows the two sides'
- * lives, and mirror.c, which carries what is in the queues.
+ * What the parts of the module know of a device: session.c, which follows the two sides'
+ * lives, mirror.c, which carries what is in the queues, and block.c, which knows disks.
  */
 #ifndef BULKHEAD_VIRTIO_H
 #define BULKHEAD_VIRTIO_H
 
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/spinlock.h>
 #include <linux/virtio.h>
+#include <linux/virtio_blk.h>
 #include <linux/virtio_ring.h>
 #include <linux/workqueue.h>
 
@@ -31,6 +34,8 @@ struct bh_pool {
 struct bh_chain {
 	u32 out, out_len, in, in_len;
 	bool live;
+	/* Among those without an answer, the oldest first. */
+	struct list_head entry;
 };
 
 struct bh_queue {
@@ -54,7 +59,14 @@ struct bh_queue {
 	 * back: so it has that back as soon as it is copied, and no device side can hold it.
 	 */
 	bool copied;
+	/*
+	 * A disk's: the last byte that the device writes is its status. Chains outlive the
+	 * device side, and end with an error when the device is given up; a chain that has,
+	 * so that the driver is to be told.
+	 */
+	bool answers, failed;
 	struct bh_chain *chains;
+	struct list_head waiting;
 };
 
 struct bh_device {
@@ -66,8 +78,10 @@ struct bh_device {
 	/* Each side rings the other one; the interrupt by which this one is woken, 0: it looks. */
 	bool rings;
 	int irq;
-	/* Chains, pools, the queues' positions, and whether the queues are in use. */
+	/* Chains, pools, the queues' positions, whether the queues are in use, and the session. */
 	spinlock_t lock;
+	/* What the driver has chosen, and when it is said: its own words, and those after a pause. */
+	struct mutex life;
 	struct bh_pool out, in;
 	/* What it rang for last, and how it asked to be woken last. */
 	u64 rung, armed;
@@ -75,11 +89,18 @@ struct bh_device {
 	u64 heard;
 	unsigned long watched;
 	u32 epoch, peer, refused;
+	/*
+	 * The device outlives its side: that is away, since when. It is given up: all requests
+	 * fail. When there was an answer last, or a first request. The module leaves it.
+	 */
+	bool outlives, away, dead, leaving;
+	unsigned long since, answered;
 	struct hrtimer timer;
 	ktime_t interval;
 	struct tasklet_struct work;
 	bool running, spoilt, woken;
 	struct delayed_work watch;
+	struct work_struct plug;
 	struct bh_virtio *virtio;
 	struct bh_queue queues[BH_QUEUES];
 };
@@ -114,11 +135,25 @@ static inline bool joined(struct bh_device *bh)
 	       ((u32)hello & BH_EPOCHS) == bh->epoch;
 }
 
+/* Bytes of a section's areas together. */
+static inline u32 room(u32 section)
+{
+	return (section - BH_POOL) / GRANULE * GRANULE;
+}
+
 /* Areas of a section; -ENOMEM. */
 int bh_pool_init(struct bh_pool *pool, const u8 *section, u32 len);
 /* Makes what the driver made available so to the device; how many chains. */
 unsigned int bh_take(struct bh_queue *q);
 /* Gives the driver back what the device has used, if the session is this one; how many chains. */
 unsigned int bh_drain(struct bh_queue *q);
+/* Makes what has no answer available once more, in its order, to a new session. Under the lock. */
+void bh_again(struct bh_queue *q);
+
+/* Features of a disk that are passed on. */
+u64 bh_block_features(void);
+/* Makes a disk's configuration for its driver of what the device side says; or why not. */
+const char *bh_block_config(struct virtio_blk_config *to, const struct virtio_blk_config *from,
+			    u64 features, u16 num, u32 section);
 
 #endif

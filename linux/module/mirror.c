@@ -7,6 +7,7 @@
 #include <linux/bitmap.h>
 #include <linux/if_ether.h>
 #include <linux/io.h>
+#include <linux/virtio_blk.h>
 #include <linux/virtio_net.h>
 
 #include "bulkhead_virtio.h"
@@ -14,7 +15,7 @@
 int bh_pool_init(struct bh_pool *pool, const u8 *section, u32 len)
 {
 	pool->base = (u8 *)section;
-	pool->granules = (len - BH_POOL) / GRANULE;
+	pool->granules = room(len) / GRANULE;
 	pool->taken = bitmap_zalloc(pool->granules, GFP_KERNEL);
 	return pool->taken ? 0 : -ENOMEM;
 }
@@ -83,6 +84,26 @@ static void carry(const struct vring *ring, u16 head, u8 *to, const u8 *from, u3
 	}
 }
 
+/* The last byte of the chain's writable buffers; NULL: it has none. */
+static u8 *last_byte(const struct vring *ring, u16 head)
+{
+	unsigned int i = head, n;
+	u8 *last = NULL;
+
+	for (n = 0; n < ring->num; n++) {
+		const struct vring_desc *desc = &ring->desc[i];
+		u16 flags = le16_to_cpu((__force __le16)desc->flags);
+		u32 bytes = le32_to_cpu((__force __le32)desc->len);
+
+		if (flags & VRING_DESC_F_WRITE && bytes)
+			last = phys_to_virt(le64_to_cpu((__force __le64)desc->addr)) + bytes - 1;
+		if (!(flags & VRING_DESC_F_NEXT))
+			break;
+		i = le16_to_cpu((__force __le16)desc->next);
+	}
+	return last;
+}
+
 static void describe(struct vring_desc *desc, u64 at, u32 len, u16 flags, u16 next)
 {
 	desc->addr = (__force __virtio64)cpu_to_le64(at);
@@ -102,12 +123,44 @@ static void complete_one(struct bh_queue *q, u32 head, u32 len)
 		smp_store_release(&q->ring.used->idx, (__force __virtio16)cpu_to_le16(q->given));
 }
 
-/* Makes a chain of the mirror, by its first descriptor, available to the device. */
+/* Ends a disk's request with an error. The driver is told by the next look. */
+static void fail(struct bh_queue *q, u16 head)
+{
+	u8 *status = last_byte(&q->ring, head);
+
+	if (status)
+		*status = VIRTIO_BLK_S_IOERR;
+	q->failed = true;
+	complete_one(q, head, 0);
+}
+
+/* Makes a chain of the mirror, by its first descriptor, available to the device, unless that is away. */
 static void offer(struct bh_queue *q, u16 head)
 {
+	if (q->bh->away)
+		return;
 	q->avail->ring[q->offered & (q->num - 1)] = (__force __virtio16)cpu_to_le16(head);
 	q->offered++;
 	smp_store_release(&q->avail->idx, (__force __virtio16)cpu_to_le16(q->offered));
+}
+
+static void live(struct bh_queue *q, u16 id, struct bh_chain chain)
+{
+	if (list_empty(&q->waiting))
+		q->bh->answered = jiffies;
+	q->chains[id] = chain;
+	list_add_tail(&q->chains[id].entry, &q->waiting);
+}
+
+/* Gives up a chain's areas. */
+static void settled(struct bh_queue *q, struct bh_chain *chain)
+{
+	if (chain->out_len)
+		pool_give(&q->bh->out, chain->out, chain->out_len);
+	if (chain->in_len)
+		pool_give(&q->bh->in, chain->in, chain->in_len);
+	chain->live = false;
+	list_del(&chain->entry);
 }
 
 /* Copies what a driver sends that does not wait for it. What finds no room is lost. */
@@ -125,7 +178,7 @@ static void copy_one(struct bh_queue *q, u16 head, u32 len)
 	if (out < 0)
 		return;
 	carry(&q->ring, head, bh->mine + out, NULL, 0);
-	q->chains[id] = (struct bh_chain){ out, len, 0, 0, true };
+	live(q, id, (struct bh_chain){ out, len, 0, 0, true });
 	describe(&q->desc[id], out, len, 0, 0);
 	offer(q, id);
 }
@@ -136,7 +189,6 @@ static bool take_one(struct bh_queue *q)
 	struct bh_device *bh = q->bh;
 	u16 idx = le16_to_cpu((__force __le16)smp_load_acquire(&q->ring.avail->idx));
 	u16 slot = q->taken & (q->num - 1), head, next;
-	struct bh_chain *chain;
 	u32 out_len, in_len;
 	long out = 0, in = 0;
 
@@ -148,6 +200,12 @@ static bool take_one(struct bh_queue *q)
 		copy_one(q, head, out_len);
 		q->taken++;
 		complete_one(q, head, 0);
+		return true;
+	}
+	/* There is never room for it, or never an answer. */
+	if (q->answers && (bh->dead || max(out_len, in_len) > room(bh->section))) {
+		q->taken++;
+		fail(q, head);
 		return true;
 	}
 	if (out_len)
@@ -163,8 +221,7 @@ static bool take_one(struct bh_queue *q)
 	}
 	if (out_len)
 		carry(&q->ring, head, bh->mine + out, NULL, 0);
-	chain = &q->chains[head];
-	*chain = (struct bh_chain){ out, out_len, in, in_len, true };
+	live(q, head, (struct bh_chain){ out, out_len, in, in_len, true });
 	next = le16_to_cpu((__force __le16)q->ring.desc[head].next) & (q->num - 1);
 	if (out_len)
 		describe(&q->desc[head], out, out_len, in_len ? VRING_DESC_F_NEXT : 0, next);
@@ -227,6 +284,27 @@ static bool received(struct bh_queue *q, u32 id, u32 len)
 	return true;
 }
 
+/*
+ * What a disk has answered, in the driver's buffers. A read that is shorter than was asked
+ * for is no success: the rest would be an older request's. Nor is a status success that
+ * the device does not say it has written.
+ */
+static void answered(struct bh_queue *q, u32 id, u32 len)
+{
+	const struct bh_chain *chain = &q->chains[id];
+	const u8 *from = q->bh->theirs + chain->in;
+	u8 *status = last_byte(&q->ring, id), said;
+
+	if (!status)
+		return;
+	said = READ_ONCE(from[chain->in_len - 1]);
+	if (len == chain->in_len)
+		carry(&q->ring, id, NULL, from, len - 1);
+	else if (said == VIRTIO_BLK_S_OK)
+		said = VIRTIO_BLK_S_IOERR;
+	*status = said;
+}
+
 /* Gives the driver back the next chain that the device has used; 0: none. */
 static int drain_one(struct bh_queue *q)
 {
@@ -247,15 +325,14 @@ static int drain_one(struct bh_queue *q)
 	chain = &q->chains[id];
 	if (len > chain->in_len)
 		return spoil(q, "used length", len);
-	if (len)
+	if (q->answers)
+		answered(q, id, len);
+	else if (len)
 		carry(&q->ring, id, NULL, bh->theirs + chain->in, len);
 	if (q->receives && !received(q, id, len))
 		return spoil(q, "packet of length", len);
-	if (chain->out_len)
-		pool_give(&bh->out, chain->out, chain->out_len);
-	if (chain->in_len)
-		pool_give(&bh->in, chain->in, chain->in_len);
-	chain->live = false;
+	settled(q, chain);
+	bh->answered = jiffies;
 	q->seen++;
 	if (!q->copied)
 		complete_one(q, id, len);
@@ -280,6 +357,18 @@ unsigned int bh_take(struct bh_queue *q)
 	return n - !more;
 }
 
+/* Ends the oldest request without an answer; 0: there is none. */
+static int fail_one(struct bh_queue *q)
+{
+	struct bh_chain *chain = list_first_entry_or_null(&q->waiting, struct bh_chain, entry);
+
+	if (!chain)
+		return 0;
+	settled(q, chain);
+	fail(q, chain - q->chains);
+	return 1;
+}
+
 unsigned int bh_drain(struct bh_queue *q)
 {
 	struct bh_device *bh = q->bh;
@@ -287,12 +376,24 @@ unsigned int bh_drain(struct bh_queue *q)
 	unsigned long flags;
 	int more = 1;
 
-	if (!joined(bh))
-		return 0;
 	for (n = 0; more && n < q->num; n++) {
 		spin_lock_irqsave(&bh->lock, flags);
-		more = bh->spoilt ? 0 : drain_one(q);
+		/* Each time: a session can end, and another begin, between two chains. */
+		if (bh->dead && q->answers)
+			more = fail_one(q);
+		else
+			more = bh->spoilt || bh->away || !joined(bh) ? 0 : drain_one(q);
 		spin_unlock_irqrestore(&bh->lock, flags);
 	}
 	return n - !more;
+}
+
+void bh_again(struct bh_queue *q)
+{
+	struct bh_chain *chain;
+
+	q->offered = 0;
+	q->seen = 0;
+	list_for_each_entry(chain, &q->waiting, entry)
+		offer(q, chain - q->chains);
 }

@@ -12,6 +12,9 @@
  * What the other side may write is read once each, checked, then used. Nothing waits for
  * it without a limit.
  *
+ * A disk outlives its device side. Requests without an answer wait, with what they write in
+ * the own section, and are offered to the next session once more, in their order.
+ *
  * Here are the lives of both sides and what wakes them; the copies are mirror.c's.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -21,6 +24,7 @@
 #include <linux/io.h>
 #include <linux/module.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/version.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_console.h>
@@ -40,19 +44,37 @@ static unsigned int idle_us = 1000;
 module_param(idle_us, uint, 0644);
 MODULE_PARM_DESC(idle_us, "microseconds between looks at an idle device that does not ring, at most");
 
-/* How often it looks, at most, whether there is a device side at all. */
-#define WATCH_MS 20
+static unsigned int revive_s = 30;
+module_param(revive_s, uint, 0644);
+MODULE_PARM_DESC(revive_s, "seconds that a disk's requests wait for a device side that is away or silent");
 
-/* A virtio device: as long as one session lasts, or as somebody holds it. */
+/* How often it looks, at most, whether there is a device side at all; and a disk's at least. */
+#define WATCH_MS 20
+#define ALIVE_MS 500
+
+/* What a device side says of its device, and what its driver sees of that. */
+struct bh_description {
+	u64 features;
+	u32 device, config_len;
+	unsigned int queues;
+	u16 sizes[BH_QUEUES];
+	u8 said[BH_CONFIG_LEN];
+	union {
+		u8 config[BH_CONFIG_LEN];
+		struct virtio_blk_config block;
+	};
+};
+
+/* A virtio device: as long as one session lasts, or a disk some, or as somebody holds it. */
 struct bh_virtio {
 	struct virtio_device vdev;
 	struct bh_device *bh;
-	u64 features;
-	unsigned int queues;
-	u16 sizes[BH_QUEUES];
-	u8 config[BH_CONFIG_LEN];
-	u32 config_len, generation;
+	struct bh_description is;
+	/* What the driver has chosen. */
+	u64 accepted, sizes;
 	u8 status;
+	/* It could not be registered. */
+	bool failed;
 };
 
 static struct bh_device *of(struct virtio_device *vdev)
@@ -101,10 +123,12 @@ static bool notify(struct virtqueue *vq)
 	ktime_t soon = micros(poll_us);
 	unsigned long flags;
 
-	if (READ_ONCE(bh->spoilt) && !q->copied)
+	if (READ_ONCE(bh->spoilt) && !q->copied && !q->answers)
 		return false;
 	if (bh_take(q))
 		ring(bh);
+	if (READ_ONCE(q->failed))
+		tasklet_schedule(&bh->work);
 	/* An answer is likely: look as often as at a busy one. A device side that rings does with it. */
 	if (!bh->irq && ktime_after(READ_ONCE(bh->interval), soon)) {
 		spin_lock_irqsave(&bh->lock, flags);
@@ -135,7 +159,7 @@ static bool serve(struct bh_device *bh)
 		/* What waited for room. */
 		if (bh_take(q))
 			ring(bh);
-		if (drained)
+		if (drained || xchg(&q->failed, false))
 			vring_interrupt(0, q->vq);
 		all += drained;
 	}
@@ -156,7 +180,7 @@ static void watch_soon(struct bh_device *bh)
 {
 	unsigned long due = READ_ONCE(bh->watched) + msecs_to_jiffies(WATCH_MS), now = jiffies;
 
-	queue_delayed_work(system_long_wq, &bh->watch, time_after(due, now) ? due - now : 0);
+	mod_delayed_work(system_long_wq, &bh->watch, time_after(due, now) ? due - now : 0);
 }
 
 /*
@@ -225,18 +249,16 @@ static void run(struct bh_device *bh, bool on)
 }
 
 /*
- * A new life of the driver's: nothing of an older session counts any more. It says that it
- * is away before it clears anything: a device side in the middle of its work, which sees a
- * cleared ring, sees then why. It answers the new life when all is clear.
+ * Ends the session: nothing of it counts any more. It says that it is away before it clears
+ * anything: a device side in the middle of its work, which sees a cleared ring, sees then
+ * why.
  */
-static void reset(struct virtio_device *vdev)
+static void part(struct bh_device *bh)
 {
-	struct bh_virtio *virtio = container_of(vdev, struct bh_virtio, vdev);
-	struct bh_device *bh = virtio->bh;
+	unsigned long flags;
 	unsigned int n;
 
-	run(bh, false);
-	virtio->status = 0;
+	spin_lock_irqsave(&bh->lock, flags);
 	bh->epoch = following(bh->epoch);
 	say_hello(bh, ABSENT);
 	smp_wmb();
@@ -245,7 +267,24 @@ static void reset(struct virtio_device *vdev)
 	set_word(bh, BH_SIZES, 0);
 	for (n = 0; n < BH_QUEUES; n++)
 		memset(bh->mine + BH_AVAIL(n), 0, sizeof(u32));
-	say_hello(bh, OPEN);
+	spin_unlock_irqrestore(&bh->lock, flags);
+}
+
+/* A new life of the driver's. The device side answers it when all is clear. */
+static void reset(struct virtio_device *vdev)
+{
+	struct bh_virtio *virtio = container_of(vdev, struct bh_virtio, vdev);
+	struct bh_device *bh = virtio->bh;
+
+	run(bh, false);
+	mutex_lock(&bh->life);
+	virtio->status = 0;
+	virtio->accepted = 0;
+	virtio->sizes = 0;
+	part(bh);
+	if (!bh->away)
+		say_hello(bh, OPEN);
+	mutex_unlock(&bh->life);
 	ring(bh);
 }
 
@@ -259,8 +298,10 @@ static void set_status(struct virtio_device *vdev, u8 status)
 	struct bh_virtio *virtio = container_of(vdev, struct bh_virtio, vdev);
 	bool begins = status & ~virtio->status & VIRTIO_CONFIG_S_DRIVER_OK;
 
+	mutex_lock(&virtio->bh->life);
 	virtio->status = status;
 	set_word(virtio->bh, BH_STATUS, status);
+	mutex_unlock(&virtio->bh->life);
 	if (begins)
 		run(virtio->bh, true);
 	ring(virtio->bh);
@@ -268,26 +309,31 @@ static void set_status(struct virtio_device *vdev, u8 status)
 
 static u64 get_features(struct virtio_device *vdev)
 {
-	return container_of(vdev, struct bh_virtio, vdev)->features;
+	return container_of(vdev, struct bh_virtio, vdev)->is.features;
 }
 
 static int finalize_features(struct virtio_device *vdev)
 {
+	struct bh_virtio *virtio = container_of(vdev, struct bh_virtio, vdev);
+
 	/* Of the transport's there is none but version 1. */
 	vring_transport_features(vdev);
 	if (!__virtio_test_bit(vdev, VIRTIO_F_VERSION_1))
 		return -EINVAL;
-	set_word(of(vdev), BH_ACCEPTED, vdev->features);
+	mutex_lock(&virtio->bh->life);
+	virtio->accepted = vdev->features;
+	set_word(virtio->bh, BH_ACCEPTED, virtio->accepted);
+	mutex_unlock(&virtio->bh->life);
 	return 0;
 }
 
 static void get(struct virtio_device *vdev, unsigned int offset, void *to, unsigned int len)
 {
-	struct bh_virtio *virtio = container_of(vdev, struct bh_virtio, vdev);
+	const struct bh_description *is = &container_of(vdev, struct bh_virtio, vdev)->is;
 
 	memset(to, 0, len);
-	if (offset < virtio->config_len)
-		memcpy(to, virtio->config + offset, min(len, virtio->config_len - offset));
+	if (offset < is->config_len)
+		memcpy(to, is->config + offset, min(len, is->config_len - offset));
 }
 
 static void set(struct virtio_device *vdev, unsigned int offset, const void *from, unsigned int len)
@@ -298,7 +344,7 @@ static void set(struct virtio_device *vdev, unsigned int offset, const void *fro
 /* A copy: the other side cannot make a driver read it for ever. */
 static u32 generation(struct virtio_device *vdev)
 {
-	return container_of(vdev, struct bh_virtio, vdev)->generation;
+	return 0;
 }
 
 static const char *bus_name(struct virtio_device *vdev)
@@ -306,25 +352,39 @@ static const char *bus_name(struct virtio_device *vdev)
 	return pci_name(of(vdev)->pci);
 }
 
+/* The queues' sizes, as the driver has chosen. */
+static void choose_sizes(struct bh_virtio *virtio, u64 sizes)
+{
+	mutex_lock(&virtio->bh->life);
+	virtio->sizes = sizes;
+	set_word(virtio->bh, BH_SIZES, sizes);
+	mutex_unlock(&virtio->bh->life);
+}
+
 static void del_vqs(struct virtio_device *vdev)
 {
 	struct bh_device *bh = of(vdev);
+	unsigned long flags;
 	unsigned int n;
 
 	run(bh, false);
+	choose_sizes(container_of(vdev, struct bh_virtio, vdev), 0);
 	for (n = 0; n < BH_QUEUES; n++) {
-		struct bh_queue *q = &bh->queues[n];
+		struct bh_queue *q = &bh->queues[n], was;
 
-		if (q->vq)
-			vring_del_virtqueue(q->vq);
-		if (q->pages)
-			free_pages_exact(q->pages, q->size);
-		kvfree(q->chains);
+		/* The watch may be about to offer what waits. */
+		spin_lock_irqsave(&bh->lock, flags);
+		was = *q;
 		*q = (struct bh_queue){ .bh = bh };
+		spin_unlock_irqrestore(&bh->lock, flags);
+		if (was.vq)
+			vring_del_virtqueue(was.vq);
+		if (was.pages)
+			free_pages_exact(was.pages, was.size);
+		kvfree(was.chains);
 	}
 	bitmap_zero(bh->out.taken, bh->out.granules);
 	bitmap_zero(bh->in.taken, bh->in.granules);
-	set_word(bh, BH_SIZES, 0);
 }
 
 static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int n,
@@ -332,9 +392,9 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 {
 	struct bh_device *bh = virtio->bh;
 	struct bh_queue *q = &bh->queues[n];
-	u16 num = virtio->sizes[n];
+	u16 num = virtio->is.sizes[n];
 
-	if (n >= virtio->queues || !num)
+	if (n >= virtio->is.queues || !num)
 		return -ENOENT;
 	*q = (struct bh_queue){
 		.bh = bh,
@@ -347,7 +407,9 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 		.copied = virtio->vdev.id.device == VIRTIO_ID_CONSOLE && n % 2 == 1,
 		.receives = virtio->vdev.id.device == VIRTIO_ID_NET && n % 2 == 0,
 		.merged = __virtio_test_bit(&virtio->vdev, VIRTIO_NET_F_MRG_RXBUF),
+		.answers = virtio->vdev.id.device == VIRTIO_ID_BLOCK,
 	};
+	INIT_LIST_HEAD(&q->waiting);
 	q->pages = alloc_pages_exact(q->size, GFP_KERNEL | __GFP_ZERO);
 	q->chains = kvcalloc(num, sizeof(*q->chains), GFP_KERNEL);
 	if (!q->pages || !q->chains)
@@ -394,10 +456,10 @@ static int find_vqs(struct virtio_device *vdev, unsigned int count, struct virtq
 			del_vqs(vdev);
 			return err;
 		}
-		sizes |= (u64)virtio->sizes[own] << 16 * own;
+		sizes |= (u64)virtio->is.sizes[own] << 16 * own;
 		own++;
 	}
-	set_word(virtio->bh, BH_SIZES, sizes);
+	choose_sizes(virtio, sizes);
 	return 0;
 }
 
@@ -434,39 +496,45 @@ static u64 allowed(u32 device)
 		       one << VIRTIO_NET_F_STATUS;
 	case VIRTIO_ID_CONSOLE:
 		return one << VIRTIO_F_VERSION_1 | one << VIRTIO_CONSOLE_F_SIZE;
+	case VIRTIO_ID_BLOCK:
+		return one << VIRTIO_F_VERSION_1 | bh_block_features();
 	default:
 		return 0;
 	}
 }
 
 /* Copies what the device side says of its device, and looks whether that can be. */
-static const char *learn(struct bh_device *bh, struct bh_virtio *virtio)
+static const char *learn(struct bh_device *bh, struct bh_description *is)
 {
 	u64 kind = word(bh->theirs, BH_DEVICE), sizes = word(bh->theirs, BH_SIZES);
 	u64 config = word(bh->theirs, BH_CONFIG_WORD);
 	unsigned int n;
 
-	virtio->vdev.id.device = (u32)kind;
-	virtio->vdev.id.vendor = BH_VENDOR;
-	virtio->queues = kind >> 32;
-	if (!allowed(virtio->vdev.id.device))
+	memset(is, 0, sizeof(*is));
+	is->device = (u32)kind;
+	is->queues = kind >> 32;
+	if (!allowed(is->device))
 		return "a kind of device that is not served";
-	virtio->features = word(bh->theirs, BH_OFFERED) & allowed(virtio->vdev.id.device);
-	if (!(virtio->features >> VIRTIO_F_VERSION_1 & 1))
+	is->features = word(bh->theirs, BH_OFFERED) & allowed(is->device);
+	if (!(is->features >> VIRTIO_F_VERSION_1 & 1))
 		return "a device of before virtio 1.0";
-	if (!virtio->queues || virtio->queues > BH_QUEUES)
+	if (!is->queues || is->queues > BH_QUEUES)
 		return "too many queues, or none";
-	for (n = 0; n < virtio->queues; n++) {
+	for (n = 0; n < is->queues; n++) {
 		u16 size = sizes >> 16 * n;
 
 		if (size < 2 || size > BH_NUM || !is_power_of_2(size))
 			return "a queue of a size that cannot be";
-		virtio->sizes[n] = size;
+		is->sizes[n] = size;
 	}
-	virtio->config_len = (u32)config;
-	if (virtio->config_len > BH_CONFIG_LEN)
+	is->config_len = (u32)config;
+	if (is->config_len > BH_CONFIG_LEN)
 		return "too long a configuration";
-	memcpy(virtio->config, bh->theirs + BH_CONFIG, virtio->config_len);
+	memcpy(is->said, bh->theirs + BH_CONFIG, is->config_len);
+	if (is->device == VIRTIO_ID_BLOCK)
+		return bh_block_config(&is->block, (const void *)is->said, is->features,
+				       is->sizes[0], bh->section);
+	memcpy(is->config, is->said, is->config_len);
 	return NULL;
 }
 
@@ -475,11 +543,32 @@ static void release(struct device *dev)
 	kfree(container_of(dev, struct bh_virtio, vdev.dev));
 }
 
+/*
+ * Not in the watch: a disk's driver reads from it before it is registered, and the watch is
+ * there if its side leaves meanwhile.
+ */
+static void plug(struct work_struct *work)
+{
+	struct bh_device *bh = container_of(work, struct bh_device, plug);
+	int err = register_virtio_device(&bh->virtio->vdev);
+
+	if (!err)
+		return;
+	dev_err_ratelimited(&bh->pci->dev, "no virtio device: %d\n", err);
+	WRITE_ONCE(bh->virtio->failed, true);
+	mod_delayed_work(system_long_wq, &bh->watch, 0);
+}
+
+static void refuse(struct bh_device *bh, u32 peer, const char *why)
+{
+	dev_err_ratelimited(&bh->pci->dev, "refused: %s\n", why);
+	bh->refused = peer;
+}
+
 static void begin(struct bh_device *bh, u32 peer)
 {
 	struct bh_virtio *virtio = kzalloc(sizeof(*virtio), GFP_KERNEL);
 	const char *why;
-	int err;
 
 	if (!virtio)
 		return;
@@ -489,36 +578,133 @@ static void begin(struct bh_device *bh, u32 peer)
 	virtio->vdev.dev.parent = &bh->pci->dev;
 	virtio->vdev.dev.release = release;
 	virtio->vdev.config = &operations;
-	why = learn(bh, virtio);
+	why = learn(bh, &virtio->is);
 	if (why) {
-		dev_err_ratelimited(&bh->pci->dev, "refused: %s\n", why);
-		bh->refused = peer;
+		refuse(bh, peer, why);
 		kfree(virtio);
 		return;
 	}
+	virtio->vdev.id.device = virtio->is.device;
+	virtio->vdev.id.vendor = BH_VENDOR;
+	bh->outlives = virtio->is.device == VIRTIO_ID_BLOCK;
 	bh->virtio = virtio;
-	err = register_virtio_device(&virtio->vdev);
-	if (err) {
-		dev_err_ratelimited(&bh->pci->dev, "no virtio device: %d\n", err);
-		bh->refused = peer;
-		bh->virtio = NULL;
-		put_device(&virtio->vdev.dev);
-	}
+	queue_work(system_long_wq, &bh->plug);
 }
 
-static void end(struct bh_device *bh)
+/* No answer will come any more: a disk's requests end with errors, so that nobody waits for them. */
+static void give_up(struct bh_device *bh)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&bh->lock, flags);
+	bh->dead = true;
+	spin_unlock_irqrestore(&bh->lock, flags);
+	tasklet_schedule(&bh->work);
+}
+
+static void unplug(struct bh_device *bh)
 {
 	struct bh_virtio *virtio = bh->virtio;
 
 	if (!virtio)
 		return;
-	/* Nobody waits any more for what will not come. */
-	virtio_break_device(&virtio->vdev);
-	unregister_virtio_device(&virtio->vdev);
+	flush_work(&bh->plug);
+	if (virtio->failed) {
+		bh->refused = bh->peer;
+		put_device(&virtio->vdev.dev);
+	} else {
+		/* Nobody waits any more for what will not come. A disk's driver waits for errors. */
+		if (!bh->outlives)
+			virtio_break_device(&virtio->vdev);
+		unregister_virtio_device(&virtio->vdev);
+	}
 	bh->virtio = NULL;
+	bh->away = false;
+	bh->dead = false;
+	bh->outlives = false;
 	bh->epoch = following(bh->epoch);
 	say_hello(bh, OPEN);
 	ring(bh);
+}
+
+static void end(struct bh_device *bh)
+{
+	if (!bh->virtio)
+		return;
+	give_up(bh);
+	unplug(bh);
+}
+
+/* The device side has left, or cannot be believed. */
+static void lose(struct bh_device *bh, bool open)
+{
+	unsigned long flags;
+
+	dev_info_ratelimited(&bh->pci->dev, "the device is %s: its side %s\n",
+			     bh->outlives ? "away" : "gone",
+			     bh->spoilt ? "spoilt the channel" :
+			     open	? "began anew" :
+					  "left");
+	if (bh->spoilt)
+		bh->refused = bh->peer;
+	if (!bh->outlives)
+		return end(bh);
+	mutex_lock(&bh->life);
+	spin_lock_irqsave(&bh->lock, flags);
+	bh->away = true;
+	bh->since = jiffies;
+	bh->spoilt = false;
+	spin_unlock_irqrestore(&bh->lock, flags);
+	part(bh);
+	mutex_unlock(&bh->life);
+	ring(bh);
+}
+
+/* The next session of a device side that was away: with its very device it goes on. */
+static void revive(struct bh_device *bh, u32 peer)
+{
+	struct bh_virtio *virtio = bh->virtio;
+	struct bh_description is;
+	const char *why = learn(bh, &is);
+	unsigned long flags;
+	unsigned int n;
+
+	if (why)
+		return refuse(bh, peer, why);
+	if (memcmp(&is, &virtio->is, sizeof(is))) {
+		dev_info_ratelimited(&bh->pci->dev, "the device is gone: its side has another one\n");
+		return end(bh);
+	}
+	mutex_lock(&bh->life);
+	spin_lock_irqsave(&bh->lock, flags);
+	bh->peer = peer;
+	bh->away = false;
+	for (n = 0; n < BH_QUEUES; n++)
+		if (bh->queues[n].chains)
+			bh_again(&bh->queues[n]);
+	set_word(bh, BH_SIZES, virtio->sizes);
+	set_word(bh, BH_ACCEPTED, virtio->accepted);
+	set_word(bh, BH_STATUS, virtio->status);
+	say_hello(bh, OPEN);
+	spin_unlock_irqrestore(&bh->lock, flags);
+	mutex_unlock(&bh->life);
+	dev_info_ratelimited(&bh->pci->dev, "the device is back\n");
+	ring(bh);
+}
+
+/* Whether a disk's requests have waited for too long, or its side is away for too long. */
+static bool late(struct bh_device *bh)
+{
+	unsigned long limit = (unsigned long)revive_s * HZ, flags;
+	bool late = bh->away && time_after(jiffies, bh->since + limit);
+	unsigned int n;
+
+	spin_lock_irqsave(&bh->lock, flags);
+	for (n = 0; n < BH_QUEUES; n++)
+		late |= bh->queues[n].answers && !list_empty(&bh->queues[n].waiting) &&
+			time_after(jiffies, bh->answered + limit);
+	spin_unlock_irqrestore(&bh->lock, flags);
+	return late;
 }
 
 static void watch(struct work_struct *work)
@@ -527,15 +713,25 @@ static void watch(struct work_struct *work)
 	u64 hello = word(bh->theirs, BH_HELLO);
 	u32 peer = epoch_of(hello);
 	bool open = phase_of(hello) == OPEN && peer;
+	bool lost = !open || peer != bh->peer || bh->spoilt;
 
 	WRITE_ONCE(bh->heard, hello);
-	if (bh->virtio && (!open || peer != bh->peer || bh->spoilt)) {
-		dev_info_ratelimited(&bh->pci->dev, "the device is gone: its side %s\n",
-				     bh->spoilt ? "spoilt the channel" :
-				     open	? "began anew" :
-						  "left");
-		if (bh->spoilt)
-			bh->refused = bh->peer;
+	if (bh->leaving) {
+		/* As long as it answers, a disk's driver may still write. */
+		if (bh->outlives && (lost || late(bh)))
+			give_up(bh);
+		queue_delayed_work(system_long_wq, &bh->watch, msecs_to_jiffies(WATCH_MS));
+		return;
+	}
+	if (bh->virtio && READ_ONCE(bh->virtio->failed))
+		unplug(bh);
+	if (bh->virtio && !bh->away && lost)
+		lose(bh, open);
+	if (bh->away && open && peer != bh->refused)
+		revive(bh, peer);
+	if (bh->outlives && late(bh)) {
+		dev_err_ratelimited(&bh->pci->dev, "the device is gone: no answer for %u s\n", revive_s);
+		bh->refused = bh->peer;
 		end(bh);
 	}
 	if (!bh->virtio && open && peer != bh->refused)
@@ -544,6 +740,8 @@ static void watch(struct work_struct *work)
 	/* What could not begin for want of memory is tried again. */
 	if (!bh->irq || (open && !bh->virtio && peer != bh->refused))
 		queue_delayed_work(system_long_wq, &bh->watch, msecs_to_jiffies(WATCH_MS));
+	else if (bh->outlives)
+		queue_delayed_work(system_long_wq, &bh->watch, msecs_to_jiffies(ALIVE_MS));
 }
 
 /* The size of a section, from the capability that comes first; the second one tells the doorbells. */
@@ -645,10 +843,12 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	if (err)
 		return err;
 	spin_lock_init(&bh->lock);
+	mutex_init(&bh->life);
 	hrtimer_init(&bh->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 	bh->timer.function = ticked;
 	tasklet_setup(&bh->work, look);
 	INIT_DELAYED_WORK(&bh->watch, watch);
+	INIT_WORK(&bh->plug, plug);
 	err = bh_pool_init(&bh->out, bh->mine, bh->section);
 	if (!err)
 		err = bh_pool_init(&bh->in, bh->theirs, bh->section);
@@ -675,7 +875,12 @@ static void remove(struct pci_dev *pci)
 
 	hush(bh);
 	cancel_delayed_work_sync(&bh->watch);
-	end(bh);
+	/* A disk's driver may have something to write: it looks, and is watched, until that is over. */
+	bh->leaving = true;
+	tasklet_schedule(&bh->work);
+	queue_delayed_work(system_long_wq, &bh->watch, 0);
+	unplug(bh);
+	cancel_delayed_work_sync(&bh->watch);
 	/* A look may start the timer, the timer a look: now neither goes on. */
 	tasklet_kill(&bh->work);
 	hrtimer_cancel(&bh->timer);

@@ -6,6 +6,7 @@
 
 mod attack;
 mod bell;
+mod block;
 mod bochs;
 mod book;
 mod channel;
@@ -92,6 +93,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(rights::jobs());
     jobs.extend(net::jobs());
     jobs.extend(virtio::jobs());
+    jobs.extend(block::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());

@@ -8,8 +8,8 @@ use super::system::{Manifest, Seen, run};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-const NEWER: &str = "linux-6.12-cloud";
-const OLDER: &str = "linux-6.1-cloud";
+pub const NEWER: &str = "linux-6.12-cloud";
+pub const OLDER: &str = "linux-6.1-cloud";
 
 pub fn jobs() -> Vec<Job> {
     vec![
@@ -36,7 +36,7 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// Two with a channel for a device between them, and how its ends are woken: `one` has the driver.
-fn two([one, two]: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
+pub fn two([one, two]: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
     let mut manifest = Manifest::new()
         .ends_with(&["one"])
         .linux("one", one, jobs[0], &[0], "256 MiB", 1)
@@ -49,12 +49,12 @@ fn two([one, two]: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
     manifest
 }
 
-fn look(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
+pub fn look(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
     run(manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))
 }
 
 /// No kernel has complained of itself: of a fault, a core that something kept, or an interrupt that nobody awaits.
-fn sound(said: &str) -> bool {
+pub fn sound(said: &str) -> bool {
     const COMPLAINTS: [&str; 7] = [
         "BUG:",
         "Oops",
@@ -68,7 +68,7 @@ fn sound(said: &str) -> bool {
 }
 
 /// Returns the lines that the driver's side printed; it ended well.
-fn driver(seen: &Seen) -> Result<&str, String> {
+pub fn driver(seen: &Seen) -> Result<&str, String> {
     let said = linux(seen, "one", 1)?;
     seen.ensure(sound(said), "its kernel complains")?;
     Ok(said)

@@ -3,7 +3,7 @@
 
 use bulkhead_linux::run::done;
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
@@ -35,6 +35,42 @@ fn try_card(address: &str, program: &[&str]) -> io::Result<()> {
     println!("bhvirtio: {card} is {address}");
     let [program, arguments @ ..] = program else { return Ok(()) };
     done(Command::new(program).args(arguments))
+}
+
+/// Runs a program when there is a disk.
+pub fn disk(program: &[&str]) -> io::Result<()> {
+    let disk = wait("virtio_blk", |device| entry(&device.join("block")))?;
+    let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for fact in ["serial", "size", "ro", "queue/write_cache", "queue/max_segments"] {
+        let value = fs::read_to_string(disk.join(fact)).unwrap_or_default();
+        println!("bhvirtio: {name}: {fact} {}", value.trim());
+    }
+    let [program, arguments @ ..] = program else { return Ok(()) };
+    done(Command::new(program).args(arguments))
+}
+
+/// Waits for a disk of this name; returns its device.
+pub fn named(name: &str) -> io::Result<PathBuf> {
+    let is = |disk: PathBuf| {
+        let serial = fs::read_to_string(disk.join("serial")).unwrap_or_default();
+        (serial.trim() == name).then_some(disk)
+    };
+    let disk = wait("virtio_blk", |device| entry(&device.join("block")).and_then(is))?;
+    Ok(Path::new("/dev").join(disk.file_name().unwrap_or_default()))
+}
+
+/// Waits for a disk of this name; it must be read, and not be written.
+pub fn refuses(name: &str) -> io::Result<()> {
+    let path = named(name)?;
+    fs::File::open(&path)?.read_exact(&mut [0; 4096])?;
+    let open = fs::OpenOptions::new().write(true).open(&path);
+    match open.and_then(|mut disk| disk.write_all(&[0; 4096]).and_then(|()| disk.sync_all())) {
+        Ok(()) => Err(io::Error::other(format!("{} can be written", path.display()))),
+        Err(why) => {
+            println!("bhvirtio: {name} refuses to be written: {why}");
+            Ok(())
+        }
+    }
 }
 
 /// Runs a shell on the console, and another one after its end: the other side may have begun anew.

@@ -14,7 +14,7 @@ use bulkhead_linux::channel::named;
 use bulkhead_linux::message::{Pause, Sender};
 use bulkhead_virtio::net::{BUFFERS, DEVICE, HEADER, RECEIVE, SEND};
 use bulkhead_virtio::{Chain, Offer};
-use packet::Chance;
+pub use packet::Chance;
 use std::io;
 use std::time::{Duration, Instant};
 

@@ -6,19 +6,30 @@
 //! | `net DEVICE CHANNEL [ADDRESS [PROGRAM ...]]` | a network card for the driver, with its cable to DEVICE (a tap); with an address it is brought up, with a program it lasts as long as that |
 //! | `console CHANNEL` | a console for the driver, on this terminal |
 //! | `ask CHANNEL LINE ANSWER` | a console for scripts: types a line until the answer comes |
+//! | `block CHANNEL FILE [--read-only] [--serial NAME]` | a disk for the driver: a file, or a whole device |
 //! | `card ADDRESS [PROGRAM ...]` | driver's side: loads the drivers, gives the card its address, and runs a program |
+//! | `disk [PROGRAM ...]` | driver's side: loads the drivers, waits for a disk, and runs a program |
 //! | `terminal` | driver's side: a shell on the console |
 //! | `reach ADDRESS` | for tests: waits until an address answers, then until it does not, then until it does again |
 //! | `deaf CHANNEL MS PROGRAM ...` | for tests: a console that takes nothing that the driver prints, then a program in its place |
 //! | `rogue CHANNEL MS [PROGRAM ...]` | for tests: writes garbage into the own section, then runs a program |
 //! | `lie CHANNEL MS [PROGRAM ...]` | for tests: as a network card, or a sender of records, packets with headers that lie, then a program in its place |
+//! | `exercise PATH MS` | for tests: writes and reads a file, a device, or the disk of this name, for so long, and looks that all is as it was written |
+//! | `refuses NAME` | for tests: waits for the disk of that name, which must refuse to be written |
+//! | `again TIMES MS PROGRAM ...` | for tests: kills a program after about so long and starts it again, so many times; then lets it be |
+//! | `mislead CHANNEL MS PROGRAM ...` | for tests: a disk that lies, then a program in its place |
+//! | `poke MS` | for tests: reads and writes all disks, whatever comes of it |
 //! | `gate` | for tests: sends packets on, and takes them |
 #![forbid(unsafe_code)]
 
+mod again;
+mod block;
 mod console;
 mod driver;
+mod exercise;
 mod gate;
 mod lie;
+mod mislead;
 mod net;
 mod rogue;
 mod side;
@@ -35,6 +46,18 @@ fn main() -> ExitCode {
         ["console", channel] => console::attach(channel),
         ["ask", channel, line, answer] => console::ask(channel, line, answer),
         ["card", address, ref program @ ..] => driver::card(address, program),
+        ["block", channel, file, ref options @ ..] => {
+            block::Terms::of(options).and_then(|terms| block::serve(channel, file, &terms))
+        }
+        ["disk", ref program @ ..] => driver::disk(program),
+        ["exercise", path, millis] if path.starts_with('/') => exercise::run(path, millis),
+        ["exercise", name, millis] => {
+            driver::named(name).and_then(|path| exercise::run(&path.to_string_lossy(), millis))
+        }
+        ["refuses", name] => driver::refuses(name),
+        ["again", times, millis, program, ref more @ ..] => {
+            again::run(times, millis, Command::new(program).args(more))
+        }
         ["terminal"] => driver::terminal(),
         ["reach", address] => driver::reach(address),
         ["deaf", channel, millis, program, ref more @ ..] => {
@@ -48,9 +71,13 @@ fn main() -> ExitCode {
         ["lie", channel, millis, program, ref more @ ..] => {
             lie::run(channel, millis).and_then(|()| done(Command::new(program).args(more)))
         }
+        ["mislead", channel, millis, program, ref more @ ..] => {
+            mislead::run(channel, millis).and_then(|()| done(Command::new(program).args(more)))
+        }
+        ["poke", millis] => mislead::poke(millis),
         ["gate"] => gate::run(),
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | card ADDRESS [PROGRAM ...] | terminal | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | gate",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | refuses NAME | again TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | gate",
         )),
     };
     match done {

@@ -89,6 +89,44 @@ impl Section {
         result(unsafe { libc::readv(raw(file.as_fd()), all.as_ptr(), count as libc::c_int) })
     }
 
+    /// Writes bytes of it to a place of a file, all of them.
+    ///
+    /// # Errors
+    /// They don't lie in it, or the file's.
+    pub fn write_to_at(
+        &self,
+        file: &impl AsFd,
+        at: usize,
+        len: usize,
+        place: u64,
+    ) -> io::Result<()> {
+        all(len, |done| {
+            let part = self.part(at + done, len - done)?;
+            let place = offset(place, done)?;
+            // SAFETY: the kernel reads bytes that are mapped; that a peer changes them meanwhile is its matter.
+            result(unsafe { libc::pwrite(raw(file.as_fd()), part.iov_base, part.iov_len, place) })
+        })
+    }
+
+    /// Reads into bytes of it from a place of a file, all of them.
+    ///
+    /// # Errors
+    /// They don't lie in it, or the file's; it ends before.
+    pub fn read_from_at(
+        &self,
+        file: &impl AsFd,
+        at: usize,
+        len: usize,
+        place: u64,
+    ) -> io::Result<()> {
+        all(len, |done| {
+            let part = self.part(at + done, len - done)?;
+            let place = offset(place, done)?;
+            // SAFETY: as in `read_from`.
+            result(unsafe { libc::pread(raw(file.as_fd()), part.iov_base, part.iov_len, place) })
+        })
+    }
+
     /// Writes 16 bits.
     ///
     /// # Panics
@@ -98,6 +136,25 @@ impl Section {
         // SAFETY: within the mapping, aligned; volatile, as others look.
         unsafe { self.base.add(at).cast::<u16>().write_volatile(value) }
     }
+}
+
+/// Goes on until all is done.
+fn all(len: usize, mut some: impl FnMut(usize) -> io::Result<usize>) -> io::Result<()> {
+    let mut done = 0;
+    while done < len {
+        match some(done) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(more) => done += more,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(())
+}
+
+fn offset(place: u64, done: usize) -> io::Result<libc::off_t> {
+    let place = place.checked_add(done as u64).and_then(|place| place.try_into().ok());
+    place.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 fn raw(file: BorrowedFd<'_>) -> libc::c_int {

@@ -9,30 +9,17 @@
 //! What comes from the disk is a claim. It can change while it is read, and a disk that lies about completion cannot be
 //! found without checksums.
 
+use crate::block::feature::{FLUSH, READ_ONLY};
+use crate::block::{DEVICE, HEADER, OK, SECTOR, UNKNOWN};
 use crate::driver::{Driver, Peer, REQUESTS};
 use crate::layout::POOL;
 use crate::queue::Part;
 use bulkhead_channel::{Bytes, Memory, Misfit};
 
-/// Kind of device.
-pub const DEVICE: u32 = 2;
-/// Bytes of a sector, whatever the disk's own are.
-pub const SECTOR: u64 = 512;
-/// Bytes in front of what is written: kind, reserved, sector (5.2.6).
-pub const HEADER: usize = 16;
-/// A feature: the disk cannot be written.
-pub const RO: u64 = 1 << 5;
-/// A feature: the disk has a cache, which [`Operation::Flush`] empties.
-pub const FLUSH: u64 = 1 << 9;
 /// Requests at a time, at most.
 pub const DEPTH: usize = REQUESTS;
 
 const PAGE: usize = 4096;
-/// The disk did it (5.2.6).
-const OK: u8 = 0;
-/// The disk does not know this kind of request.
-const UNSUPPORTED: u8 = 2;
-
 /// Kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -122,7 +109,8 @@ impl<M: Memory> Disk<M> {
     /// # Errors
     /// Not one request fits, or `most` is no multiple of 512.
     pub fn open(mine: M, theirs: M, section: usize, most: usize) -> Result<Self, Misfit> {
-        let driver = Driver::open(mine.clone(), theirs.clone(), section, DEVICE, RO | FLUSH)?;
+        let driver =
+            Driver::open(mine.clone(), theirs.clone(), section, DEVICE, READ_ONLY | FLUSH)?;
         let room = section.saturating_sub(POOL);
         let depth = (room / stride(most).ok_or(Misfit)?).min(DEPTH);
         if depth == 0 || most == 0 || most as u64 % SECTOR != 0 {
@@ -143,7 +131,7 @@ impl<M: Memory> Disk<M> {
         let described = self.driver.config(0, &mut sectors);
         let sectors = u64::from_le_bytes(sectors);
         let has = |feature: u64| features & feature != 0;
-        let info = Info { sectors, read_only: has(RO), cache: has(FLUSH) };
+        let info = Info { sectors, read_only: has(READ_ONLY), cache: has(FLUSH) };
         let other = self.known.is_some_and(|known| known != info);
         // So each place has a number in the queue.
         let depth = self.depth.min(self.driver.requests());
@@ -248,7 +236,7 @@ impl<M: Memory> Disk<M> {
         let whole = request.operation != Operation::Read || written == writes.len;
         let done = match status[0] {
             OK if whole => Ok(()),
-            UNSUPPORTED => Err(Failed::Unsupported),
+            UNKNOWN => Err(Failed::Unsupported),
             _ => Err(Failed::Disk),
         };
         self.requests[usize::from(tag)].stage = Stage::Held;

@@ -11,6 +11,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod block;
 pub mod disk;
 pub mod driver;
 pub mod layout;

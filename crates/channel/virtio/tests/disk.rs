@@ -4,7 +4,9 @@
 use bulkhead_channel::host::Region;
 use bulkhead_channel::{Bytes, Memory};
 use bulkhead_random::SplitMix64;
-use bulkhead_virtio::disk::{DEVICE, Disk, FLUSH, Failed, HEADER, Info, News, Operation, RO, Slot};
+use bulkhead_virtio::block::feature::{FLUSH, READ_ONLY as RO};
+use bulkhead_virtio::block::{DEVICE, HEADER};
+use bulkhead_virtio::disk::{Disk, Failed, Info, News, Operation, Slot};
 use bulkhead_virtio::layout::{CONFIG_WORD, DEVICE as DEVICE_WORD, HELLO, POOL, used};
 use bulkhead_virtio::{Chain, Device, Offer};
 use std::collections::BTreeMap;

@@ -1,35 +1,15 @@
 //! A client: its device, and its part of the disk.
 
 use crate::disk::{Info, Operation, Request};
-use crate::request::{Asked, FAILED, HEADER, ID, Kind, OK, SECTOR, UNKNOWN};
 use bulkhead_channel::bell::{Arm, Caller, Ring};
-use bulkhead_channel::{Bytes, Memory, Misfit};
+use bulkhead_channel::{Memory, Misfit};
+use bulkhead_virtio::block::{
+    Asked, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, SECTOR, SEGMENT, UNKNOWN, feature, fits,
+    name, read, write,
+};
 use bulkhead_virtio::layout::NUM;
 use bulkhead_virtio::{Chain, Device, News, Offer, Part, Queue};
 
-/// Kind of a block device (virtio 1.2, 5.2).
-pub const DEVICE: u32 = 2;
-
-/// Features of a block device (virtio 1.2, 5.2.3).
-pub mod feature {
-    /// Its configuration says how long a segment is at most.
-    pub const SIZE_MAX: u64 = 1 << 1;
-    /// Its configuration says how many segments a request has at most.
-    pub const SEG_MAX: u64 = 1 << 2;
-    /// It cannot be written.
-    pub const READ_ONLY: u64 = 1 << 5;
-    /// Its configuration says the size of a block.
-    pub const BLOCK_SIZE: u64 = 1 << 6;
-    /// It has a cache, and a request that empties it.
-    pub const FLUSH: u64 = 1 << 9;
-    /// Its configuration says how many queues it has.
-    pub const QUEUES: u64 = 1 << 12;
-}
-
-/// Bytes of a segment, at most.
-const SEGMENT: u32 = 4096;
-/// Bytes of the configuration that are used.
-const CONFIG: usize = 36;
 /// A device's data begins at a multiple of this: what AHCI and NVMe need.
 const ALIGNED: u64 = 4;
 
@@ -105,7 +85,7 @@ impl<M: Memory, R: Ring> Client<M, R> {
         sections: Sections<M>,
         info: &Info,
         share: Share,
-        name: &str,
+        label: &str,
         queues: usize,
         caller: Option<Caller<M, R>>,
     ) -> Result<Self, Misfit> {
@@ -118,7 +98,16 @@ impl<M: Memory, R: Ring> Client<M, R> {
         add(share.read_only, feature::READ_ONLY);
         add(info.flush, feature::FLUSH);
         add(queues > 1, feature::QUEUES);
-        let config = config(info, &share, queues);
+        let name = name(label);
+        let config = Config {
+            sectors: share.sectors,
+            most: info.most,
+            block: info.block,
+            queues: queues as u16,
+            ranges: 0,
+            name,
+        };
+        let config = config.bytes();
         let sizes = [NUM as u16; bulkhead_virtio::layout::QUEUES];
         let queues = sizes.get(..queues).ok_or(Misfit)?;
         let offer = Offer { device: DEVICE, features, config: &config, queues };
@@ -126,16 +115,12 @@ impl<M: Memory, R: Ring> Client<M, R> {
         let device = Device::open(mine.clone(), theirs.clone(), *len, &offer)?;
         // After the end itself: the armed word has its epoch.
         let arm = caller.is_some().then(|| Arm::open(mine)).transpose()?;
-        let mut id = [0; ID];
-        let bytes = name.as_bytes();
-        let count = bytes.len().min(ID);
-        id[..count].copy_from_slice(&bytes[..count]);
         Ok(Self {
             device,
             sections,
             share,
             info: *info,
-            name: id,
+            name,
             caller,
             arm,
             under_way: 0,
@@ -223,23 +208,18 @@ impl<M: Memory, R: Ring> Client<M, R> {
                 let written = write(&self.sections.mine, asked.room.at, name);
                 Fate::Answered { status: OK, written: if written { len } else { 0 } }
             }
-            Kind::Other => fails(UNKNOWN),
+            Kind::Discard | Kind::Zero | Kind::Other => fails(UNKNOWN),
         }
     }
 
     /// Makes a request for the disk: data in whole blocks, within the share, no more than the disk takes at once.
     fn request(&self, operation: Operation, asked: &Asked, data: Part, section: usize) -> Fate {
-        let (len, block) = (data.len as u64, u64::from(self.info.block));
+        let len = data.len as u64;
         let address = self.sections.bus + (section + data.at) as u64;
-        let sectors = len / SECTOR;
-        let end = asked.sector.checked_add(sectors).filter(|end| *end <= self.share.sectors);
-        let fits = end.is_some()
-            && len > 0
-            && len.is_multiple_of(block)
-            && (asked.sector * SECTOR).is_multiple_of(block)
+        let right = fits(asked.sector, len, self.share.sectors, self.info.block)
             && len <= u64::from(self.info.most)
             && address.is_multiple_of(ALIGNED);
-        match fits {
+        match right {
             true => {
                 let sector = self.share.first + asked.sector;
                 Fate::Asked(Request { tag: 0, operation, sector, address, len: len as u32 })
@@ -270,30 +250,4 @@ impl<M: Memory, R: Ring> Client<M, R> {
             caller.tell();
         }
     }
-}
-
-/// Reads bytes of a section, from any offset.
-fn read<M: Memory>(section: &M, at: usize, to: &mut [u8]) -> bool {
-    let before = at % 8;
-    let bytes = section.bytes(at - before, before + to.len());
-    bytes.is_some_and(|bytes| bytes.read(before, to))
-}
-
-/// Writes bytes of a section, from any offset.
-fn write<M: Memory>(section: &M, at: usize, from: &[u8]) -> bool {
-    let before = at % 8;
-    let bytes = section.bytes(at - before, before + from.len());
-    bytes.is_some_and(|bytes| bytes.write(before, from))
-}
-
-/// Makes the configuration (virtio 1.2, 5.2.4).
-fn config(info: &Info, share: &Share, queues: usize) -> [u8; CONFIG] {
-    let mut config = [0; CONFIG];
-    let mut put = |at: usize, bytes: &[u8]| config[at..at + bytes.len()].copy_from_slice(bytes);
-    put(0, &share.sectors.to_le_bytes());
-    put(8, &SEGMENT.to_le_bytes());
-    put(12, &(info.most / SEGMENT).to_le_bytes());
-    put(20, &info.block.to_le_bytes());
-    put(34, &(queues as u16).to_le_bytes());
-    config
 }

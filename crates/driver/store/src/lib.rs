@@ -16,9 +16,9 @@ extern crate std;
 
 mod client;
 pub mod disk;
-mod request;
 mod store;
 
 pub use bulkhead_virtio::News;
-pub use client::{Client, DEVICE, Sections, Share, feature};
+pub use bulkhead_virtio::block::{DEVICE, feature};
+pub use client::{Client, Sections, Share};
 pub use store::{Store, Terms};

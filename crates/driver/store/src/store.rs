@@ -2,9 +2,9 @@
 
 use crate::client::{Client, Fate};
 use crate::disk::{Disk, Failed, Operation, Request};
-use crate::request::{FAILED, OK};
 use bulkhead_channel::Memory;
 use bulkhead_channel::bell::Ring;
+use bulkhead_virtio::block::{FAILED, OK};
 use bulkhead_virtio::{Chain, News};
 
 /// Requests at the disk, at most.

@@ -1,0 +1,132 @@
+//! A disk through the wall: the stock driver of a Linux, 6.12 and 6.1, over a channel, with our module; the device side
+//! is a file of another Linux. The device side is killed again and again, or lies.
+
+use super::driver::{Bench, Job};
+use super::system::{Manifest, Seen};
+use super::virtio::{NEWER, OLDER, driver, look, sound, two};
+use std::fmt::Write as _;
+
+pub fn jobs() -> Vec<Job> {
+    vec![
+        Job::one("block/linux-6.12", 240, |bench| all(bench, [NEWER, OLDER], "doorbell")),
+        Job::one("block/linux-6.1", 240, |bench| all(bench, [OLDER, NEWER], "poll")),
+        Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "doorbell")),
+        Job::one("block/restarts-6.1", 240, |bench| restarts(bench, OLDER, "poll")),
+        Job::one("block/gone", 240, gone),
+        Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell")),
+        Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll")),
+    ]
+}
+
+/// A program's arguments, or a script of simple commands, as one word of a kernel's command line.
+fn word(text: &str) -> String {
+    text.replace(' ', "${IFS}")
+}
+
+/// A script that runs in the background of a sandbox's job.
+fn script(text: &str) -> String {
+    format!("sh:-c,{}", word(text))
+}
+
+/// Tells what was read and written, of the lines of [`driver`].
+fn exercised<'a>(seen: &Seen, said: &'a str, path: &str) -> Result<&'a str, String> {
+    let start = format!("bhvirtio: {path}: ");
+    let found = said.lines().filter_map(|line| line.trim_end().strip_prefix(&start[..]));
+    let found = found.filter_map(|line| line.strip_suffix(", all as written")).next();
+    found.ok_or_else(|| seen.wrong(format!("{path} was not as it was written")))
+}
+
+/// A file system on it, its whole device, and one that must not be written.
+fn all(bench: &Bench, kernels: [&str; 2], notify: &str) -> Result<String, String> {
+    const SECTORS: u64 = (24 << 20) / 512;
+    let client = script(
+        "bhvirtio disk mkdir /mnt&&mount -t ext4 /dev/vda /mnt&&truncate -s 12M /mnt/file&&bhvirtio exercise /mnt/file 150\
+         &&md5sum /mnt/file>/tmp/sum&&umount /mnt&&mount -t ext4 /dev/vda /mnt&&md5sum -c /tmp/sum&&umount /mnt\
+         &&bhvirtio exercise /dev/vda 200&&bhvirtio refuses constant",
+    );
+    let server = script(
+        "zcat /ext4.gz>/tmp/disk;bhvirtio block lan /tmp/disk --serial flight-7&sleep 1;bhvirtio block constant /init --read-only --serial constant",
+    );
+    let mut manifest = two(kernels, [&client, &server], notify);
+    second(&mut manifest, notify);
+    let seen = look(&manifest, bench)?;
+    let said = driver(&seen)?;
+    for fact in
+        ["serial flight-7", &format!("size {SECTORS}"), "ro 0", "queue/write_cache write back"]
+    {
+        seen.ensure(said.contains(&format!("vda: {fact}")), format!("no `{fact}`"))?;
+    }
+    seen.ensure(said.contains("constant refuses to be written"), "it can be written")?;
+    seen.ensure(said.contains("/mnt/file: OK"), "the file is another one after a mount")?;
+    seen.ensure(sound(seen.serial(2)?), "the device side's kernel complains")?;
+    let file = exercised(&seen, said, "/mnt/file")?;
+    Ok(format!("ext4: {file}; raw: {}", exercised(&seen, said, "/dev/vda")?))
+}
+
+/// Another disk between the two.
+fn second(manifest: &mut Manifest, notify: &str) {
+    let _ = writeln!(
+        manifest.0,
+        "[[channel]]\nname = \"constant\"\nfrom = \"one\"\nto = [\"two\"]\nsize = \"256 KiB\"\nkind = \"virtio\"\nnotify = \"{notify}\""
+    );
+}
+
+/// The device side is killed again and again, while the client writes and reads.
+fn restarts(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
+    const TIMES: usize = 50;
+    let client = script("bhvirtio disk bhvirtio exercise /dev/vda 2000");
+    let server = script(&format!(
+        "truncate -s 8M /tmp/disk;bhvirtio again {TIMES} 16 bhvirtio block lan /tmp/disk"
+    ));
+    let seen = look(&two([kernel, NEWER], [&client, &server], notify), bench)?;
+    let said = driver(&seen)?;
+    let exercised = exercised(&seen, said, "/dev/vda")?;
+    let side = seen.serial(2)?;
+    seen.ensure(side.contains(&format!("killed {TIMES} times")), "it was not killed so often")?;
+    seen.ensure(sound(side), "the device side's kernel complains")?;
+    seen.ensure(!said.contains("I/O error"), "the client saw an error")?;
+    seen.ensure(!said.contains("the device is gone"), "the client lost its disk")?;
+    // Its log holds back some of them.
+    seen.ensure(said.contains("the device is back"), "its driver saw no restart")?;
+    Ok(format!("{TIMES} restarts; {exercised}"))
+}
+
+/// A device side that has another disk than the one before, and one that is silent for longer than the client waits.
+fn gone(bench: &Bench) -> Result<String, String> {
+    let client = script(
+        "bhvirtio disk;bhvirtio exercise second 20&&sleep 2;dd if=/dev/zero of=/dev/vda bs=64k count=4 oflag=direct;bhvirtio exercise third 20",
+    ) + " bulkhead_virtio.revive_s=2";
+    let server = script(
+        "truncate -s 8M /tmp/disk;timeout -s KILL 1 bhvirtio block lan /tmp/disk --serial first;\
+         timeout -s KILL 2 bhvirtio block lan /tmp/disk --serial second;sleep 5;bhvirtio block lan /tmp/disk --serial third",
+    );
+    let seen = look(&two([NEWER, NEWER], [&client, &server], "doorbell"), bench)?;
+    let said = driver(&seen)?;
+    for part in ["its side has another one", "no answer for 2 s", "I/O error"] {
+        seen.ensure(said.contains(part), format!("the driver's Linux did not say `{part}`"))?;
+    }
+    Ok("another disk is another one, and no answer is an end".into())
+}
+
+/// A device side that lies, then an honest one.
+fn rogue(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
+    const LEAST: u64 = 100;
+    let client = script("bhvirtio disk bhvirtio poke 3000;bhvirtio exercise honest 50")
+        + " bulkhead_virtio.revive_s=1";
+    let server = script(
+        "truncate -s 8M /tmp/disk;bhvirtio mislead lan 2500 bhvirtio block lan /tmp/disk --serial honest",
+    );
+    let seen = look(&two([kernel, NEWER], [&client, &server], notify), bench)?;
+    let said = driver(&seen)?;
+    for part in ["the device side spoilt", "refused: ", "the device is back", "has another one"] {
+        seen.ensure(said.contains(part), format!("the driver's Linux did not say `{part}`"))?;
+    }
+    let told = seen.serial(2)?.lines().find_map(|line| {
+        let (before, _) = line.strip_prefix("bhvirtio: ")?.split_once(" answers that lie")?;
+        before.rsplit(' ').next()?.parse::<u64>().ok()
+    });
+    let told = told.unwrap_or(0);
+    seen.ensure(told >= LEAST, format!("{told} lies: the rogue is too tame"))?;
+    seen.ensure(said.contains("all as written"), "the disk does not work after that")?;
+    Ok(format!("{told} lies, and no complaint; then an honest disk works"))
+}

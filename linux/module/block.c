@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Disks (virtio 1.2, 5.2). A driver sees a configuration that is made here, of what the
+ * device side says and of what the sections can hold: each request that the driver makes
+ * has room in them, and no number makes a kernel complain.
+ */
+#include <linux/blkdev.h>
+#include <linux/log2.h>
+#include <linux/minmax.h>
+
+#include "bulkhead_virtio.h"
+
+/* Bytes before what is written: kind, reserved, sector. */
+#define HEADER 16
+/* Descriptors of a request besides its data's: header and status. */
+#define EXTRA 2
+/* Sectors whose bytes a file offset can count. */
+#define SECTORS (LLONG_MAX >> 9)
+/* What a kernel takes as the unit of what is discarded, at most, in sectors. */
+#define UNIT 32768
+
+static bool has(u64 features, unsigned int bit)
+{
+	return features >> bit & 1;
+}
+
+/*
+ * Left out: several queues, whose requests could keep each other's room; what a driver
+ * changes or asks for beside its requests; zones.
+ */
+u64 bh_block_features(void)
+{
+	const u64 one = 1;
+
+	return one << VIRTIO_BLK_F_SIZE_MAX | one << VIRTIO_BLK_F_SEG_MAX |
+	       one << VIRTIO_BLK_F_RO | one << VIRTIO_BLK_F_BLK_SIZE |
+	       one << VIRTIO_BLK_F_FLUSH | one << VIRTIO_BLK_F_DISCARD |
+	       one << VIRTIO_BLK_F_WRITE_ZEROES;
+}
+
+/* Number and length of a request's segments. */
+static const char *bound(struct virtio_blk_config *to, const struct virtio_blk_config *from,
+			 u64 features, u16 num, u32 section)
+{
+	u32 size = le32_to_cpu((__force __le32)from->size_max);
+	u32 segments = le32_to_cpu((__force __le32)from->seg_max);
+
+	if (!has(features, VIRTIO_BLK_F_SIZE_MAX) || !has(features, VIRTIO_BLK_F_SEG_MAX))
+		return "a disk without bounds of its requests";
+	if (size < PAGE_SIZE || !segments)
+		return "a disk whose requests would be shorter than a page";
+	size = round_down(size, PAGE_SIZE);
+	/* Data and header one way, or data and status the other. */
+	segments = min3(segments, (u32)num - min_t(u32, num, EXTRA),
+			(room(section) - HEADER) / size);
+	if (!segments)
+		return "a disk whose requests find no room";
+	to->size_max = (__force __virtio32)cpu_to_le32(size);
+	to->seg_max = (__force __virtio32)cpu_to_le32(segments);
+	return NULL;
+}
+
+/* Capacity and size of a block. */
+static const char *extent(struct virtio_blk_config *to, const struct virtio_blk_config *from,
+			  u64 features)
+{
+	u64 capacity = le64_to_cpu((__force __le64)from->capacity);
+	u32 block = le32_to_cpu((__force __le32)from->blk_size);
+
+	if (!has(features, VIRTIO_BLK_F_BLK_SIZE))
+		block = SECTOR_SIZE;
+	if (block < SECTOR_SIZE || block > PAGE_SIZE || !is_power_of_2(block))
+		return "a disk with blocks of a size that cannot be";
+	if (capacity > SECTORS || capacity & (block / SECTOR_SIZE - 1))
+		return "a disk of a size that cannot be";
+	to->capacity = from->capacity;
+	to->blk_size = (__force __virtio32)cpu_to_le32(block);
+	return NULL;
+}
+
+const char *bh_block_config(struct virtio_blk_config *to, const struct virtio_blk_config *from,
+			    u64 features, u16 num, u32 section)
+{
+	const char *why = extent(to, from, features);
+	u32 unit = le32_to_cpu((__force __le32)from->discard_sector_alignment);
+	u32 block = le32_to_cpu((__force __le32)to->blk_size) / SECTOR_SIZE;
+
+	if (!why)
+		why = bound(to, from, features, num, section);
+	if (why)
+		return why;
+	/* 0 is for a driver: no bound of the device's. */
+	if (has(features, VIRTIO_BLK_F_DISCARD)) {
+		to->max_discard_sectors = from->max_discard_sectors;
+		to->max_discard_seg = from->max_discard_seg;
+		if (unit >= block && unit <= UNIT && is_power_of_2(unit))
+			to->discard_sector_alignment = from->discard_sector_alignment;
+	}
+	if (has(features, VIRTIO_BLK_F_WRITE_ZEROES)) {
+		to->max_write_zeroes_sectors = from->max_write_zeroes_sectors;
+		to->max_write_zeroes_seg = from->max_write_zeroes_seg;
+		to->write_zeroes_may_unmap = from->write_zeroes_may_unmap & 1;
+	}
+	return NULL;
+}
