@@ -13,6 +13,7 @@ mod reach;
 mod rights;
 mod system;
 mod types;
+mod x86;
 
 pub use ends::{End, Woken, peers, window};
 pub use facts::Facts;
@@ -22,3 +23,4 @@ pub use reach::{Access, Reach, What};
 pub use rights::{RIGHTS, Right, Rings, doorbell};
 pub use system::*;
 pub use types::*;
+pub use x86::{PIT, RTC};

@@ -231,8 +231,8 @@ pub struct Function {
     pub requesters: Vec<Bdf>,
     /// IOMMU group.
     pub group: Option<u32>,
-    /// GSI of its interrupt line.
-    pub gsi: Option<u32>,
+    /// Number of its line at the controller, if it has one.
+    pub irq: Option<u32>,
     /// Interrupt pin that the line's owner sees: 1 for A to 4 for D, 0 without a line. It need not be the hardware's;
     /// functions of one device that share a line share a pin.
     pub pin: u8,
@@ -372,7 +372,7 @@ pub enum Controller {
 pub struct Ioapic {
     /// Address of its registers.
     pub base: u64,
-    /// Its lines, from GSI 0.
+    /// Its lines, from 0.
     pub lines: u32,
 }
 

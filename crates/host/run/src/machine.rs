@@ -38,7 +38,7 @@ pub fn machine(
     for name in &description.networks {
         machine.args.extend(["-netdev".to_owned(), format!("user,id={name}")]);
     }
-    machine.memory = description.ram_size;
+    machine.memory = description.ram_size();
     machine
 }
 

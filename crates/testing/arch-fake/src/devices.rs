@@ -105,7 +105,7 @@ impl Devices for OddDevices {
         let sandbox = &plan.sandboxes[index];
         let devices = sandbox.devices.iter().filter_map(|d| Some((d.irq?, d.trigger)));
         let functions = sandbox.functions.iter().filter(|granted| granted.line);
-        let functions = functions.filter_map(|f| Some((f.function.gsi?, Trigger::LevelLow)));
+        let functions = functions.filter_map(|f| Some((f.function.irq?, Trigger::LevelLow)));
         let line = |(number, trigger)| Line {
             registers: MMIO_VA + base + u64::from(number) * PAGE,
             number,

@@ -25,6 +25,8 @@ pub const TEXT: u64 = FACTS.guest.ram[0].start + 4 * PAGE;
 const MONITOR: u64 = 0xFFFF_FFFF_8000_0000;
 /// Identities of the machine's cores.
 pub const IDS: [u32; 3] = [0x2_0000, 0x1_0100, 0x1_0300];
+/// All RAM of the machine.
+const RAM: Span = Span { start: FACTS.ram, len: 0x2_0000_0000 };
 /// Registers of the function.
 pub const CARD: u64 = 0x2_8000_0000;
 /// Registers of line 0.
@@ -77,7 +79,7 @@ pub fn system(dir: &Path) -> System {
     };
     let card = Function {
         bdf: Bdf(STREAM),
-        gsi: Some(9),
+        irq: Some(9),
         bars: vec![bar(0, CARD, 2 * PAGE)],
         ..Function::default()
     };
@@ -86,7 +88,8 @@ pub fn system(dir: &Path) -> System {
         name: "odd".into(),
         arch: ARCH,
         core_ids: IDS.to_vec(),
-        ram: vec![Span { start: 0x4_0000_0000, len: 0x2_0000_0000 }],
+        ram: vec![RAM],
+        banks: vec![RAM],
         controller: Some(Controller::Other { base: LINES }),
         iommu: Some(iommu),
         functions: vec![card.clone()],

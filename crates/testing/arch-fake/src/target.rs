@@ -22,6 +22,7 @@ pub const FACTS: Facts = Facts {
     monitors: 0xFA,
     files: "odd-",
     pc: false,
+    ram: 0x4_0000_0000,
     page: PAGE,
     large: PAGE << 11,
     huge: PAGE << 22,

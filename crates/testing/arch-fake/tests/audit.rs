@@ -140,8 +140,7 @@ impl Rig<'_> {
 fn rig(baked: &Baked) -> Rig<'_> {
     let (bytes, plan) = (&baked.bytes, &baked.plan);
     let programs = vec![segments(&monitor()).expect("a program"); 4];
-    let mut claim = bulkhead_run::audit::translate(plan, &Odd, &programs).expect("programs");
-    claim.ram = plan.machine.ram.iter().map(|r| Range { start: r.start, len: r.len }).collect();
+    let claim = bulkhead_run::audit::translate(plan, &Odd, &programs).expect("programs");
     let mut memory = Physical { baked, words: BTreeMap::new() };
     let mut registers = Registers::default();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {

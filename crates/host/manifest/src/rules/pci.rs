@@ -48,7 +48,7 @@ pub fn nobody(function: &Function) -> Option<&str> {
 #[must_use]
 pub fn uses_line(function: &Function, grant: &raw::DeviceGrant) -> bool {
     let silent = function.msi.is_none() && function.msix.is_none();
-    function.gsi.is_some() && (silent || grant.detailed().line)
+    function.irq.is_some() && (silent || grant.detailed().line)
 }
 
 /// The function that a name fits, if it is one alone.
@@ -338,7 +338,7 @@ pub fn pci_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let own = Span { start: low.start, len: guest.links.end() - low.start };
     for grant in grants(cx) {
         for bar in &grant.function.bars {
-            let high = Span { len: machine.ram_size.saturating_sub(low.len), ..high };
+            let high = Span { len: machine.ram_size().saturating_sub(low.len), ..high };
             let io = bar.kind == BarKind::Io;
             let decoded = match io {
                 true => ports.iter().any(|ports| ports.span().encloses(bar.span)),
