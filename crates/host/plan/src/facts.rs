@@ -2,7 +2,7 @@
 //! [`Arch::facts`] in place of assuming x86's. The image builder has the other half of an architecture,
 //! `bulkhead_image::Target`.
 
-use crate::{Arch, Ports, Span, x86};
+use crate::{Arch, Bdf, Ports, Span, x86};
 use bulkhead_layout::PAGE;
 
 /// See the module.
@@ -24,6 +24,8 @@ pub struct Facts {
     pub large: u64,
     /// Bytes of a huge page.
     pub huge: u64,
+    /// Bytes from one function's configuration space in memory to the next one's.
+    pub function: u64,
     /// Physical address at which the boot loader puts an image.
     pub image: u64,
     /// Physical page of the cores' start-up code, if it has a place outside of the image.
@@ -55,6 +57,8 @@ pub struct GuestMap {
     pub reports: u64,
     /// Distance of two reports.
     pub report_stride: u64,
+    /// Configuration space of functions.
+    pub configuration: u64,
     /// Registers of a Linux's ends of channels.
     pub functions: u64,
     /// Channels.
@@ -95,6 +99,12 @@ impl Facts {
     #[must_use]
     pub const fn paged(&self, bytes: u64) -> u64 {
         bytes.div_ceil(PAGE) * self.page
+    }
+
+    /// Finds a function's configuration space in all that begins at an address.
+    #[must_use]
+    pub const fn configuration(&self, ecam: u64, function: Bdf) -> Span {
+        Span { start: ecam + function.0 as u64 * self.function, len: self.function }
     }
 }
 

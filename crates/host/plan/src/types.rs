@@ -61,8 +61,14 @@ impl Span {
     /// All pages that it touches.
     #[must_use]
     pub fn pages(self) -> Self {
-        let start = self.start / PAGE * PAGE;
-        let end = self.end().div_ceil(PAGE).saturating_mul(PAGE);
+        self.pages_of(PAGE)
+    }
+
+    /// All pages of so many bytes that it touches.
+    #[must_use]
+    pub const fn pages_of(self, page: u64) -> Self {
+        let start = self.start / page * page;
+        let end = self.end().div_ceil(page).saturating_mul(page);
         Self { start, len: end - start }
     }
 

@@ -26,6 +26,8 @@ pub const SVM: Facts = Facts {
     page: PAGE,
     large: 2 << 20,
     huge: 1 << 30,
+    // PCI Express 5.0, 7.2.2.
+    function: 4096,
     image: map::IMAGE_PA,
     start_code: Some(TRAMPOLINE_PA),
     lowest: 1 << 20,
@@ -49,6 +51,7 @@ pub const SVM: Facts = Facts {
         info: map::INFO_GPA,
         reports: map::REPORTS_GPA,
         report_stride: map::REPORT_STRIDE,
+        configuration: map::ECAM_GPA,
         functions: map::FUNCTIONS_GPA,
         channels: Span { start: map::CHANNELS_GPA, len: map::CHANNELS_END - map::CHANNELS_GPA },
         links: Span { start: map::LINKS_GPA, len: map::LINKS_END - map::LINKS_GPA },

@@ -51,7 +51,7 @@ pub fn translate(
     arch: &'static dyn Architecture,
     monitors: &[Vec<claim::Segment>],
 ) -> Result<Claim, Error> {
-    let machine = &plan.machine;
+    let (machine, facts) = (&plan.machine, plan.machine.arch.facts());
     let mut sandboxes = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
         let segments = match &sandbox.guest {
@@ -130,7 +130,7 @@ pub fn translate(
             })
             .collect(),
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
-        ecam: machine.pci.as_ref().map(|pci| range(&pci.space())),
+        ecam: machine.pci.as_ref().map(|pci| range(&pci.space(facts))),
         iommu: iommu(plan),
         controller: machine.controller.map(|controller| match controller {
             Controller::Ioapic(ioapic) => ioapic.base,

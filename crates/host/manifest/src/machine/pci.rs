@@ -27,7 +27,7 @@ pub fn root(view: &mut View<'_, '_>, ram: &[Span]) -> Option<PciRoot> {
         memory: entry.memory.iter().copied().filter_map(span).collect(),
         ports: entry.ports.iter().map(|&[first, last]| Ports { first, last }).collect(),
     };
-    let space = root.space();
+    let space = root.space(view.facts);
     if !entry.ecam.is_multiple_of(1 << 20) || space.end() > 1 << 32 {
         let message = format!("the configuration space at {:#x} cannot be reached", entry.ecam);
         let help = "it starts at a multiple of 1 MiB and ends below 4 GiB";
