@@ -27,7 +27,7 @@ fn bar(bar: &Bar) -> String {
 fn interrupts(function: &Function, line: bool) -> String {
     let msix = function.msix.map(|msix| format!("{} MSI-X", msix.vectors));
     let msi = function.msi.map(|_| "MSI".to_owned());
-    let line = function.gsi.filter(|_| line).map(|gsi| format!("line {gsi}"));
+    let line = function.irq.filter(|_| line).map(|irq| format!("line {irq}"));
     joined(msix.into_iter().chain(msi).chain(line))
 }
 
@@ -117,7 +117,7 @@ pub fn lines(plan: &Plan) -> Vec<Line<'_>> {
     });
     let functions = granted(plan).filter(|(_, one)| one.line).filter_map(|(owner, one)| {
         let device = format!("pci:{}", one.function.bdf);
-        Some(Line { number: one.function.gsi?, trigger: Trigger::LevelLow, device, owner })
+        Some(Line { number: one.function.irq?, trigger: Trigger::LevelLow, device, owner })
     });
     let mut all: Vec<Line<'_>> = devices.chain(functions).collect();
     all.sort_by_key(|line| line.number);

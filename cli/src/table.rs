@@ -160,7 +160,7 @@ fn summary(plan: &Plan) -> String {
         count(plan.sandboxes.len(), "sandbox", "sandboxes"),
         plan.machine.core_ids.len(),
         show(memory),
-        show(plan.machine.ram_size),
+        show(plan.machine.ram_size()),
     )
 }
 

@@ -67,7 +67,7 @@ fn start(manifest: &Manifest, dir: &Path) -> Result<Running, String> {
     bulkhead_run::iso(&image, &iso).map_err(|e| e.to_string())?;
     let mut bochs = Bochs::new(dir, iso);
     bochs.cores = baked.plan.machine.core_ids.len();
-    bochs.memory = (baked.plan.machine.ram_size >> 20) as usize;
+    bochs.memory = (baked.plan.machine.ram_size() >> 20) as usize;
     bochs.start().map_err(|e| e.to_string())
 }
 

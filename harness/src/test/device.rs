@@ -11,7 +11,7 @@ use bulkhead_arch_x86::vmcb;
 use bulkhead_image::{Baked, Part};
 use bulkhead_layout::pci::Register;
 use bulkhead_layout::report::State;
-use bulkhead_plan::{Bar, BarKind, Bdf, Function, Machine, PciRoot};
+use bulkhead_plan::{Bar, BarKind, Bdf, Function, Machine};
 use bulkhead_qemu::{Qmp, Running, Time};
 use rogue::{Set, of_others};
 use std::path::Path;
@@ -304,7 +304,8 @@ fn reports_of(bench: &Bench, spoil: Option<bulkhead_run::Spoil>) -> Result<Repor
     let manifest = manifest(Set::Bridge, "attack=reports-on once");
     let baked = bulkhead_run::build(&manifest.load(&bench.dir)?, &artifacts());
     let machine = baked.map_err(|e| e.to_string())?.plan.machine;
-    let root = machine.pci.as_ref().ok_or("no PCI")?;
+    let ecam = machine.pci.as_ref().ok_or("no PCI")?.ecam;
+    let at = |bdf| machine.arch.facts().configuration(ecam, bdf).start;
     // Functions of the chipset stay as they are.
     let ours = |f: &&Function| f.bridge.is_some() || f.nobody.is_none();
     let functions: Vec<_> = machine.functions.iter().filter(ours).collect();
@@ -313,7 +314,7 @@ fn reports_of(bench: &Bench, spoil: Option<bulkhead_run::Spoil>) -> Result<Repor
     let look = |(name, state): (&str, State), _: &Memory| {
         if name == "rogue" && state != State::Running && after.is_err() {
             let all = all.iter().copied().chain(functions.iter().map(|f| (f.bdf, 4, 0xFFFF)));
-            after = read_all(&bench.dir, root, all);
+            after = read_all(&bench.dir, at, all);
         }
     };
     let started = |running: &Running| on = switch_on(running, &machine, &all);
@@ -373,12 +374,12 @@ fn switch_on(running: &Running, machine: &Machine, all: &[Bits]) -> Result<Vec<B
 /// Reads registers from where the running machine has its configuration space.
 fn read_all(
     dir: &Path,
-    root: &PciRoot,
+    at: impl Fn(Bdf) -> u64,
     all: impl Iterator<Item = Bits>,
 ) -> Result<Vec<u32>, String> {
     let mut qmp = Qmp::connect(&dir.join("qmp.sock")).map_err(|e| e.to_string())?;
     let one = |(bdf, offset, bits): Bits| {
-        let said = qmp.ask(&format!("xp /1xw {:#x}", root.config(bdf) + u64::from(offset)));
+        let said = qmp.ask(&format!("xp /1xw {:#x}", at(bdf) + u64::from(offset)));
         Ok(last_number(&said.map_err(|e| e.to_string())?)? & bits)
     };
     all.map(one).collect()

@@ -1,16 +1,16 @@
 //! Systems for tests: a manifest as text, a run, and what was seen of it.
 
 use crate::build;
+use bulkhead_audit::claim::Range;
+use bulkhead_audit::{Memory as _, RamFile};
 use bulkhead_explain::{Explained, Report};
 use bulkhead_layout::image::BootReport;
 use bulkhead_layout::report::State;
 use bulkhead_manifest::{Checked, load};
 use bulkhead_qemu::{Kind, Running, Time};
-use bulkhead_run::audit::Audited;
+use bulkhead_run::audit::{Audited, ram_of};
 use bulkhead_run::{Event, Options, Outcome};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -117,22 +117,21 @@ fn memory_of(memory: &str) -> String {
 }
 
 /// A machine's memory, also after its end.
-pub struct Memory {
-    file: File,
-    below_4g: u64,
-}
+pub struct Memory(RamFile);
 
 impl Memory {
+    fn open(path: &Path, banks: &[Range]) -> Option<Self> {
+        RamFile::flat(path, banks).ok().map(Self)
+    }
+
     /// For the auditor.
-    pub fn whole(&self) -> std::io::Result<bulkhead_audit::RamFile> {
-        bulkhead_audit::RamFile::of(self.file.try_clone()?, self.below_4g)
+    pub fn whole(&self) -> &RamFile {
+        &self.0
     }
 
     /// Reads; zeros where there is no RAM.
     pub fn read(&self, pa: u64, bytes: &mut [u8]) {
-        const HIGH: u64 = 1 << 32;
-        let at = if pa >= HIGH { pa - HIGH + self.below_4g } else { pa };
-        if self.file.read_exact_at(bytes, at).is_err() {
+        if !self.0.read(pa, bytes) {
             bytes.fill(0);
         }
     }
@@ -290,11 +289,11 @@ pub fn run_from(
     options.ram = Some(dir.join("ram"));
     let outcome = bulkhead_run::run(checked, &options, |event| match event {
         Event::Started(running) => {
-            let (path, below_4g) = (running.ram().path(), running.ram().below_4g());
+            let banks = ram_of(running);
             if running.kind() == Kind::Qemu {
-                memory = File::open(path).ok().map(|file| Memory { file, below_4g });
+                memory = Memory::open(running.ram().path(), &banks);
             } else {
-                left = Some(below_4g);
+                left = Some(banks);
             }
             started(running);
         }
@@ -312,8 +311,8 @@ pub fn run_from(
             memory.iter().for_each(|memory| look((name, state), memory));
         }
     });
-    if let Some(below_4g) = left {
-        memory = File::open(dir.join("ram")).ok().map(|file| Memory { file, below_4g });
+    if let Some(banks) = left {
+        memory = Memory::open(&dir.join("ram"), &banks);
     }
     let serials = outcome.iter().flat_map(|outcome| &outcome.serials);
     let serials = serials.map(ToString::to_string).collect();

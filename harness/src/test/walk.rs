@@ -104,12 +104,10 @@ fn vmx(bench: &Bench) -> Result<(), String> {
     seen.exited("warden")?;
     seen.exited("big")?;
     let (outcome, audited) = (seen.outcome()?, seen.audited()?);
-    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?;
-    let memory = memory.whole().map_err(|e| e.to_string())?;
+    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?.whole();
     let claim = bulkhead_run::audit::claim(&outcome.baked.plan, &artifacts());
     let claim = claim.map_err(|e| e.to_string())?;
-    let machine =
-        Machine { memory: &memory, baked: &outcome.baked, claim, registers: &audited.registers };
+    let machine = Machine { memory, baked: &outcome.baked, claim, registers: &audited.registers };
     let right = machine.look(|_| {});
     let cores = audited.registers.cores.iter().filter(|core| core.vmcs.is_some()).count();
     let result = match &right.findings[..] {
@@ -152,12 +150,10 @@ fn vtd(bench: &Bench) -> Result<(), String> {
     let seen = run(&manifest, &bench.dir, |o| o.audit = true)?;
     seen.exited("rogue")?;
     let (outcome, audited) = (seen.outcome()?, seen.audited()?);
-    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?;
-    let memory = memory.whole().map_err(|e| e.to_string())?;
+    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?.whole();
     let claim = bulkhead_run::audit::claim(&outcome.baked.plan, &artifacts());
     let claim = claim.map_err(|e| e.to_string())?;
-    let machine =
-        Machine { memory: &memory, baked: &outcome.baked, claim, registers: &audited.registers };
+    let machine = Machine { memory, baked: &outcome.baked, claim, registers: &audited.registers };
     let right = machine.look(|_| {});
     let devices: Vec<_> = right.access.iter().flat_map(|a| &a.devices).collect();
     let result = match &right.findings[..] {
@@ -239,12 +235,10 @@ fn walk(bench: &Bench) -> Result<(), String> {
     seen.exited("big")?;
     let outcome = seen.outcome()?;
     let audited = seen.audited()?;
-    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?;
-    let memory = memory.whole().map_err(|e| e.to_string())?;
+    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?.whole();
     let claim = bulkhead_run::audit::claim(&outcome.baked.plan, &artifacts());
     let claim = claim.map_err(|e| e.to_string())?;
-    let machine =
-        Machine { memory: &memory, baked: &outcome.baked, claim, registers: &audited.registers };
+    let machine = Machine { memory, baked: &outcome.baked, claim, registers: &audited.registers };
     // The memory is still the stopped machine's: its end changes nothing.
     let right = machine.look(|_| {});
     if right != audited.report {

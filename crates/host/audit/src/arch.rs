@@ -28,6 +28,8 @@ pub struct Places {
     pub info: u64,
     /// Reports that a guest may read, and the distance of two.
     pub reports: [u64; 2],
+    /// Bytes from one function's configuration space to the next one's.
+    pub function: u64,
     /// PCI configuration space as a guest sees it.
     pub configuration: Range,
 }

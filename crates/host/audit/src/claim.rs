@@ -313,7 +313,7 @@ impl Claim {
     /// Where a sandbox's configuration space is.
     #[must_use]
     pub fn configuration(&self, function: &Function) -> Option<Range> {
-        let start = self.ecam?.start + (u64::from(function.bdf) << 12);
-        Some(Range { start, len: 1 << 12 })
+        let len = self.arch.places().function;
+        Some(Range { start: self.ecam?.start + u64::from(function.bdf) * len, len })
     }
 }

@@ -1,7 +1,8 @@
 //! A dump of a machine in a folder: `registers.json` ([`crate::Registers`]) and its memory. The memory is `memory.elf`
-//! (an ELF core, as QEMU's `dump-guest-memory` writes it) or `memory.raw` (RAM from 0 on). In `memory.raw`, RAM above 4
-//! GiB lies right behind RAM below.
+//! (an ELF core, as QEMU's `dump-guest-memory` writes it) or `memory.raw`. In `memory.raw`, all pieces of RAM lie right
+//! behind each other.
 
+use crate::claim::Range;
 use crate::{Memory, RamFile, Registers};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,11 +12,11 @@ const REGISTERS: &str = "registers.json";
 const CORE: &str = "memory.elf";
 const RAW: &str = "memory.raw";
 
-/// Reads a dump. `below_4g`: bytes of a raw file that are below 4 GiB.
+/// Reads a dump. `banks`: RAM in the order of a raw file.
 ///
 /// # Errors
 /// Which file cannot be read, and why.
-pub fn load(folder: &Path, below_4g: u64) -> Result<(Registers, RamFile), String> {
+pub fn load(folder: &Path, banks: &[Range]) -> Result<(Registers, RamFile), String> {
     let path = folder.join(REGISTERS);
     let wrong = |path: &Path, why: String| format!("{}: {why}", path.display());
     let text = std::fs::read_to_string(&path).map_err(|e| wrong(&path, e.to_string()))?;
@@ -24,7 +25,7 @@ pub fn load(folder: &Path, below_4g: u64) -> Result<(Registers, RamFile), String
     let memory = if core.exists() {
         RamFile::core(&core).map_err(|e| wrong(&core, e.to_string()))?
     } else {
-        RamFile::flat(&raw, below_4g).map_err(|e| wrong(&raw, e.to_string()))?
+        RamFile::flat(&raw, banks).map_err(|e| wrong(&raw, e.to_string()))?
     };
     Ok((registers, memory))
 }

@@ -176,9 +176,9 @@ impl Context<'_> {
     /// that nobody has. It is all ones, read only, of the image.
     pub(crate) fn is_absent(&self, i: usize, leaf: &Leaf) -> bool {
         let ends = &self.claim.sandboxes[i].ends;
-        let &Places { page, configuration, .. } = self.claim.arch.places();
+        let &Places { page, function, configuration, .. } = self.claim.arch.places();
         let absent = if configuration.contains(leaf.address) {
-            let bdf = ((leaf.address - configuration.start) >> 12) as u16;
+            let bdf = ((leaf.address - configuration.start) / function) as u16;
             let mut all = self.claim.functions.iter();
             !all.any(|f| f.owner == Some(i) && f.bdf == bdf) && !ends.iter().any(|e| e.bdf == bdf)
         } else {

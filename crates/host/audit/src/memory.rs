@@ -71,26 +71,26 @@ pub struct RamFile {
 }
 
 impl RamFile {
-    /// A file that holds RAM from 0 on, `below_4g` bytes of it below 4 GiB and the
-    /// rest from there on.
+    /// Opens a file that holds pieces of RAM, right behind each other.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn flat(path: &Path, below_4g: u64) -> io::Result<Self> {
-        Self::of(File::open(path)?, below_4g)
+    pub fn flat(path: &Path, banks: &[Range]) -> io::Result<Self> {
+        Self::of(File::open(path)?, banks)
     }
 
     /// Takes a file that is open already.
     ///
     /// # Errors
     /// Its length cannot be asked.
-    pub fn of(file: File, below_4g: u64) -> io::Result<Self> {
-        let len = file.metadata()?.len();
-        let low = len.min(below_4g);
-        let mut pieces = vec![(Range { start: 0, len: low }, 0)];
-        if len > low {
-            pieces.push((Range { start: 1 << 32, len: len - low }, low));
-        }
+    pub fn of(file: File, banks: &[Range]) -> io::Result<Self> {
+        let (len, mut at) = (file.metadata()?.len(), 0);
+        let piece = |bank: &Range| {
+            let piece = (Range { len: bank.len.min(len - at), ..*bank }, at);
+            at += piece.0.len;
+            piece
+        };
+        let pieces = banks.iter().map(piece).collect();
         Ok(Self { file, pieces })
     }
 
@@ -186,8 +186,9 @@ mod tests {
 
     #[test]
     fn holes_are_passed_over_and_high_memory_is_found() {
+        let banks = [0, 1 << 32].map(|start| Range { start, len: 32 << 20 });
         let path = file("flat", 64 << 20, &[(0x10_0000, &[7; 8]), (40 << 20, &[9; 8])]);
-        let ram = RamFile::flat(&path, 32 << 20).expect("a file");
+        let ram = RamFile::flat(&path, &banks).expect("a file");
         std::fs::remove_file(&path).expect("it was there");
         let words = Words::new(&ram);
         assert_eq!(words.word(0x10_0000), Some(0x0707_0707_0707_0707));

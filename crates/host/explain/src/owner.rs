@@ -305,7 +305,7 @@ pub fn control(plan: &Plan, who: &Sandbox, other: &Sandbox, key: &'static str) -
 pub fn line(plan: &Plan, who: &Sandbox, number: u32) -> Answer {
     let what = format!("interrupt line {number}");
     let functions = |s: &Sandbox| {
-        let own = s.functions.iter().find(|g| g.line && g.function.gsi == Some(number));
+        let own = s.functions.iter().find(|g| g.line && g.function.irq == Some(number));
         own.map(|g| (format!("pci:{}", g.function.bdf), g.place.clone(), Trigger::LevelLow))
     };
     let devices = |s: &Sandbox| {
@@ -329,7 +329,7 @@ pub fn line(plan: &Plan, who: &Sandbox, number: u32) -> Answer {
     }
     let found = plan.machine.devices.iter().filter(|d| d.irq == Some(number));
     let found = found.min_by_key(|d| d.nobody.is_some());
-    let function = plan.machine.functions.iter().find(|f| f.gsi == Some(number));
+    let function = plan.machine.functions.iter().find(|f| f.irq == Some(number));
     match (found, function) {
         (Some(found), _) => {
             let answer = device(plan, who, found);

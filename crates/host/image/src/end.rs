@@ -59,7 +59,7 @@ pub fn bake(
 
 /// The `n`th end of a sandbox as its monitor knows it; its words of shadow are taken.
 pub fn described(n: usize, own: &End, shadow: &mut Shadow) -> Described {
-    let mut described = pci::own(&granted(own), shadow);
+    let mut described = pci::own(&granted(own), shadow, PAGE);
     // It is memory: what hardware would keep by itself is written as it was.
     described.registers.iter_mut().for_each(|r| r.hold |= !r.write);
     let at = FUNCTIONS_VA + n as u64 * FUNCTION_STRIDE;

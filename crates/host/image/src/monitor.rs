@@ -336,23 +336,27 @@ impl Functions {
     /// The machine's functions.
     fn hardware<D: Devices>(&mut self, pages: &mut Pages, input: &Input) -> Result<(), Error> {
         let machine = &input.plan.machine;
+        let facts = machine.arch.facts();
         let Some(root) = &machine.pci else { return Ok(()) };
         for seen in pci::seen(machine, &input.plan.sandboxes[input.index].functions) {
             let bdf = seen.bdf();
-            let mut page = Span { start: root.config(bdf), len: PAGE };
+            let mut page = facts.configuration(root.ecam, bdf);
             let mut rights = Rights::R;
             let mut described = pci::Described::default();
             match seen {
                 Seen::Own(granted) => {
                     rights = Rights::RW;
-                    described = pci::own(granted, &mut self.shadow);
-                    self.reach(pci::trap(&granted.function));
-                    pci::reset_registers(&granted.function).for_each(|page| self.reach(page));
+                    described = pci::own(granted, &mut self.shadow, facts.page);
+                    let resets = pci::reset_registers(&granted.function, facts.page);
+                    let trapped = pci::trap(&granted.function, facts.page);
+                    { [trapped].into_iter().chain(resets) }
+                        .for_each(|span| self.reach(span, facts.page));
                     described.function.remap_va = match D::route(input.plan, bdf)? {
                         Route::Direct => 0,
                         Route::Table => {
-                            let table = pages.take(PAGE);
-                            self.pages.push((Span { start: table, len: PAGE }, Rights::RW));
+                            let table = pages.take(facts.page);
+                            let span = Span { start: table, len: facts.page };
+                            self.pages.push((span, Rights::RW));
                             self.remap.push((bdf, table));
                             MMIO_VA + table
                         }
@@ -371,9 +375,9 @@ impl Functions {
     }
 
     /// Maps pages of registers. Small BARs of several functions can be on one.
-    fn reach(&mut self, span: Span) {
-        for start in (span.start..span.end()).step_by(PAGE as usize) {
-            let page = (Span { start, len: PAGE }, Rights::RW);
+    fn reach(&mut self, span: Span, page: u64) {
+        for start in (span.start..span.end()).step_by(page as usize) {
+            let page = (Span { start, len: page }, Rights::RW);
             if !self.pages.contains(&page) {
                 self.pages.push(page);
             }

@@ -6,7 +6,6 @@ use crate::space::Space;
 use crate::{Error, end, pci};
 use bulkhead_arch::{MapError, Memory, Rights, Stage2, TableMemory};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::map::ECAM_GPA;
 use bulkhead_plan::{Access, Plan, Ram, Reach, Span, What};
 
 /// Memory that a sandbox and its devices reach: its RAM with its rights, and its channels.
@@ -126,7 +125,7 @@ pub fn tables<F: Stage2>(
         What::Report(other) => Some((shown.reports[other], "report of an observed sandbox")),
         _ => None,
     });
-    for span in pci::mapped(&sandbox.functions) {
+    for span in pci::mapped(&sandbox.functions, F::PAGE) {
         space.device(span.start, span.start, span.len, Rights::RW, "registers of a function");
     }
     of_image(&mut space, &|what| match what {
@@ -138,8 +137,9 @@ pub fn tables<F: Stage2>(
     // looks for them hundreds of times.
     let ends = plan.ends(index);
     let absent = pci::absent(&plan.machine, &sandbox.functions, &ends);
-    let mut holes: Vec<u64> =
-        absent.into_iter().map(|bdf| ECAM_GPA + (u64::from(bdf.0) << 12)).collect();
+    let facts = plan.machine.arch.facts();
+    let hole = |bdf| facts.configuration(facts.guest.configuration, bdf).start;
+    let mut holes: Vec<u64> = absent.into_iter().map(hole).collect();
     for end in &ends {
         let own: Vec<&Span> = own.iter().filter(|m| end.memory.encloses(**m)).collect();
         // Behind the states; what nobody has of a section, or of the window, reads as absent memory does.
@@ -150,7 +150,7 @@ pub fn tables<F: Stage2>(
     if !holes.is_empty() {
         let ones = pages.put(&vec![0xFF; F::PAGE as usize]);
         let mut absent = Space::default();
-        holes.iter().for_each(|at| absent.add(*at, ones, PAGE, Rights::R, "nothing: all ones"));
+        holes.iter().for_each(|at| absent.add(*at, ones, F::PAGE, Rights::R, "nothing: all ones"));
         root = absent.bake::<F>(pages, root)?;
         space.regions.extend(absent.regions);
     }

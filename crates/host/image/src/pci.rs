@@ -135,7 +135,7 @@ pub struct Described {
 }
 
 /// Describes an own function; its words of shadow are taken.
-pub fn own(granted: &Granted, shadow: &mut Shadow) -> Described {
+pub fn own(granted: &Granted, shadow: &mut Shadow, page: u64) -> Described {
     let described = &granted.function;
     let mut function = pci::Function::default();
     let (registers, msi_shadow) = registers(granted, shadow);
@@ -146,7 +146,7 @@ pub fn own(granted: &Granted, shadow: &mut Shadow) -> Described {
     }
     if let Some(msix) = described.msix {
         const MASKED: [u32; 4] = [0, 0, 0, 1];
-        let trap = trap(described);
+        let trap = trap(described, page);
         function.shadow = shadow.take(&MASKED.repeat(usize::from(msix.vectors)));
         (function.trap, function.trap_len) = (trap.start, trap.len);
         (function.table, function.vectors) = (msix.table, u32::from(msix.vectors));
@@ -293,18 +293,18 @@ pub fn placeholder() -> Vec<u8> {
 }
 
 /// Pages with a function's MSI-X table; none without.
-pub fn trap(function: &Function) -> Span {
-    function.trapped().unwrap_or_default()
+pub fn trap(function: &Function, page: u64) -> Span {
+    function.trapped(page).unwrap_or_default()
 }
 
 /// Pages of memory BARs that the functions' owner maps: all but the trapped ones,
 /// each once.
-pub fn mapped(functions: &[Granted]) -> Vec<Span> {
-    let traps: Vec<Span> = functions.iter().map(|granted| trap(&granted.function)).collect();
+pub fn mapped(functions: &[Granted], page: u64) -> Vec<Span> {
+    let traps: Vec<Span> = functions.iter().map(|granted| trap(&granted.function, page)).collect();
     let bars = functions.iter().flat_map(|granted| &granted.function.bars);
     let mut all: Vec<Span> = Vec::new();
     for bar in bars.filter(|bar| bar.kind != BarKind::Io) {
-        let mut pieces = vec![bar.span.pages()];
+        let mut pieces = vec![bar.span.pages_of(page)];
         for hole in traps.iter().chain(&all).filter(|hole| hole.len > 0) {
             pieces = pieces.into_iter().flat_map(|piece| piece.without(*hole)).collect();
         }
@@ -321,7 +321,7 @@ mod tests {
 
     /// The particular registers, one a line: offset, kind, and the masks.
     fn show(granted: &Granted) -> Vec<String> {
-        let own = own(granted, &mut Shadow::default());
+        let own = own(granted, &mut Shadow::default(), PAGE);
         let mut registers = own.registers;
         registers.sort_by_key(|r| r.offset);
         let kind = |r: &Register| match r.kind {
@@ -412,7 +412,7 @@ mod tests {
         let msi = Some(Msi { at: 0x70, wide: true, masks: false });
         let f = Function { bars, msi, msix: msix(0x40, 2, 0xC0_0000_6000), ..function(0x38) };
         let mut shadow = Shadow { words: vec![7] };
-        let own = own(&grant(f, false), &mut shadow);
+        let own = own(&grant(f, false), &mut shadow, PAGE);
         let expected = [7, 0x4000, 0xC0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
         assert_eq!(shadow.words, expected);
         let f = own.function;
@@ -434,13 +434,13 @@ mod tests {
             msix: msix(0x40, 64, 0xFEB0_0E00),
             ..function(0x38)
         };
-        assert_eq!(trap(&f), Span { start: 0xFEB0_0000, len: 0x2000 });
+        assert_eq!(trap(&f, PAGE), Span { start: 0xFEB0_0000, len: 0x2000 });
         // One of another function that begins amid the trapped pages.
         let other = Function {
             bars: vec![memory(0, false, 0xFEB0_1800, 0x800), memory(1, true, 0x40_0000_0000, 16)],
             ..function(0x39)
         };
-        let mapped = mapped(&[grant(f, false), grant(other, false)]);
+        let mapped = mapped(&[grant(f, false), grant(other, false)], PAGE);
         let span = |start, len| Span { start, len };
         let rest = [span(0xFEB0_2000, 0x2000), span(0xFEB0_6000, 0x1000)];
         assert_eq!(mapped, [&rest[..], &[span(0x40_0000_0000, 0x1000)]].concat());

@@ -86,8 +86,8 @@ fn convert(
     version(&mut view);
     pc::check(&mut view);
     cores(&mut view);
-    let (ram_size, ram_below_4g) = memory_size(&mut view);
-    let ram = ram(&mut view, ram_size, ram_below_4g);
+    let banks = banks(&mut view);
+    let ram = ram(&mut view, &banks);
     let reserved = reserved(&mut view, &ram);
     image_memory(&mut view, &ram);
     let devices = devices(&mut view);
@@ -112,8 +112,7 @@ fn convert(
         core_ids: file.cores.clone(),
         ram,
         reserved,
-        ram_size,
-        ram_below_4g,
+        banks,
         devices,
         pci,
         functions,
@@ -176,41 +175,26 @@ fn cores(view: &mut View<'_, '_>) {
     }
 }
 
-fn memory_size(view: &mut View<'_, '_>) -> (u64, u64) {
-    let sizes = &view.file.memory;
-    let mut read = |key, text: &str| {
-        size::parse(text).unwrap_or_else(|why| {
-            let message = format!("`{key}` is no size: {why}");
-            view.report(
-                "machine-memory",
-                &[k("memory"), k(key)],
-                message,
-                "write it like `\"6 GiB\"`",
-            );
-            0
-        })
-    };
-    let size = read("size", &sizes.size);
-    let below = sizes.below_4g.as_ref().map_or(0, |text| read("below_4g", text));
-    if view.facts.pc && sizes.below_4g.is_none() {
-        let message = "RAM below 4 GiB is not given".to_owned();
-        let help =
-            "write `below_4g`: how much of `size` lies from address 0 on, such as `\"2 GiB\"`";
-        view.report("machine-memory", &[k("memory")], message, help);
+/// All RAM, as an emulator's file has it.
+fn banks(view: &mut View<'_, '_>) -> Vec<Span> {
+    let size = bytes(view, "size", &view.file.memory.size);
+    match view.facts.pc {
+        true => pc::banks(view, size),
+        false => vec![Span { start: view.facts.ram, len: size }],
     }
-    if below > size || below > 1 << 32 {
-        let message = format!("{} below 4 GiB is more than there can be", size::show(below));
-        let help = "`below_4g` is at most `size` and at most 4 GiB";
-        view.report("machine-memory", &[k("memory"), k("below_4g")], message, help);
-    }
-    (size, below)
 }
 
-fn ram(view: &mut View<'_, '_>, size: u64, below: u64) -> Vec<Span> {
-    let split =
-        [Span { start: 0, len: below }, Span { start: 1 << 32, len: size.saturating_sub(below) }];
-    let anywhere = [Span { start: 0, len: u64::MAX }; 2];
-    let banks = if view.facts.pc { split } else { anywhere };
+/// Reads a size of `[memory]`.
+fn bytes(view: &mut View<'_, '_>, key: &str, text: &str) -> u64 {
+    size::parse(text).unwrap_or_else(|why| {
+        let message = format!("`{key}` is no size: {why}");
+        let help = "write it like `\"6 GiB\"`";
+        view.report("machine-memory", &[k("memory"), k(key)], message, help);
+        0
+    })
+}
+
+fn ram(view: &mut View<'_, '_>, banks: &[Span]) -> Vec<Span> {
     let page = view.facts.page;
     let mut pieces: Vec<Span> = Vec::new();
     for (index, range) in view.file.ram.iter().enumerate() {
@@ -229,11 +213,9 @@ fn ram(view: &mut View<'_, '_>, size: u64, below: u64) -> Vec<Span> {
         let piece = Span { start, len: end - start };
         if !banks.iter().any(|bank| bank.encloses(piece)) {
             let message = format!("{start:#x} to {end:#x} is outside of the machine's memory");
-            let help = format!(
-                "with this `[memory]` it lies from 0 to {below:#x} and from {:#x} to {:#x}",
-                banks[1].start,
-                banks[1].end()
-            );
+            let lie = |bank: &Span| format!("from {:#x} to {:#x}", bank.start, bank.end());
+            let all: Vec<_> = banks.iter().map(lie).collect();
+            let help = format!("with this `[memory]` it lies {}", all.join(" and "));
             view.report("machine-ram", &path, message, &help);
         }
         if let Some(last) = pieces.last().filter(|last| start < last.end()) {

@@ -6,6 +6,7 @@ mod common;
 
 use bulkhead_manifest::source::Source;
 use bulkhead_manifest::{Diagnostics, Options, load, machine, render, rules, schema};
+use bulkhead_plan::Span;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -105,6 +106,10 @@ fn a_machine_of_another_architecture_has_its_own_addresses() {
     // Its pages are larger.
     let small = text.replace("0x600000000", "0x600001000");
     assert!(machine::read_as(&source(&small), ARCH).is_err_and(|e| e[0].rule == "machine-ram"));
+    // Its RAM begins at an address of its own, and is in one piece.
+    assert_eq!(read.banks, [Span { start: FACTS.ram, len: 8 << 30 }]);
+    let low = text.replace("0x400000000", "0x3fff00000");
+    assert!(machine::read_as(&source(&low), ARCH).is_err_and(|e| e[0].rule == "machine-ram"));
     // For the architecture that it names, nothing of it is right.
     assert!(machine::read(&source(text)).is_err());
 }

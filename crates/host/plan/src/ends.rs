@@ -117,7 +117,7 @@ impl Plan {
 fn free_lines(sandbox: &Sandbox) -> Vec<u32> {
     let devices = sandbox.devices.iter().filter_map(|device| device.irq);
     let functions =
-        sandbox.functions.iter().filter(|one| one.line).filter_map(|one| one.function.gsi);
+        sandbox.functions.iter().filter(|one| one.line).filter_map(|one| one.function.irq);
     let taken: Vec<u32> = devices.chain(functions).collect();
     (16..32).filter(|line| !taken.contains(line)).collect()
 }

@@ -2,11 +2,8 @@
 //! [`Arch::facts`] in place of assuming x86's. The image builder has the other half of an architecture,
 //! `bulkhead_image::Target`.
 
-use crate::{Arch, Ports, Span};
-use bulkhead_layout::bell::MAX_BELLS;
-use bulkhead_layout::x86::port::{BELL_PORT, CALL_PORT, POWER_PORT};
-use bulkhead_layout::x86::{MONITORS_SVM, MONITORS_VMX, TRAMPOLINE_PA};
-use bulkhead_layout::{PAGE, map};
+use crate::{Arch, Bdf, Ports, Span, x86};
+use bulkhead_layout::PAGE;
 
 /// See the module.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,14 +14,18 @@ pub struct Facts {
     pub monitors: u64,
     /// Beginning of the names of its monitors' files.
     pub files: &'static str,
-    /// Its machines are PCs: devices have ports, an IOAPIC takes lines, and RAM lies from 0 and from 4 GiB on.
+    /// Its machines are PCs: devices have ports, an IOAPIC takes lines, and RAM is split at 4 GiB.
     pub pc: bool,
+    /// Lowest address of a machine's RAM.
+    pub ram: u64,
     /// Bytes of a page, the smallest piece of memory with rights of its own.
     pub page: u64,
     /// Bytes of a large page.
     pub large: u64,
     /// Bytes of a huge page.
     pub huge: u64,
+    /// Bytes from one function's configuration space in memory to the next one's.
+    pub function: u64,
     /// Physical address at which the boot loader puts an image.
     pub image: u64,
     /// Physical page of the cores' start-up code, if it has a place outside of the image.
@@ -56,6 +57,8 @@ pub struct GuestMap {
     pub reports: u64,
     /// Distance of two reports.
     pub report_stride: u64,
+    /// Configuration space of functions.
+    pub configuration: u64,
     /// Registers of a Linux's ends of channels.
     pub functions: u64,
     /// Channels.
@@ -91,57 +94,17 @@ pub struct Doorbells {
     pub ring: u16,
 }
 
-const fn one(port: u16) -> Ports {
-    Ports { first: port, last: port }
-}
-
-const SVM: Facts = Facts {
-    name: "x86-64-svm",
-    monitors: MONITORS_SVM,
-    files: "",
-    pc: true,
-    page: PAGE,
-    large: 2 << 20,
-    huge: 1 << 30,
-    image: map::IMAGE_PA,
-    start_code: Some(TRAMPOLINE_PA),
-    lowest: 1 << 20,
-    boot_sees: 1 << 32,
-    // Monitors keep their cores as a set of 256 bits.
-    last_core: 255,
-    core: "x2APIC ID",
-    answered: &[
-        (one(POWER_PORT), "through which every sandbox is switched off"),
-        (
-            Ports { first: BELL_PORT, last: BELL_PORT + (MAX_BELLS as u16 - 1) },
-            "a doorbell of channels",
-        ),
-        (one(CALL_PORT), "by which programs make hypercalls"),
-    ],
-    guest: GuestMap {
-        ram: [
-            Span { start: 0, len: map::GUEST_LOW_END },
-            Span { start: map::GUEST_HIGH, len: u64::MAX - map::GUEST_HIGH },
-        ],
-        info: map::INFO_GPA,
-        reports: map::REPORTS_GPA,
-        report_stride: map::REPORT_STRIDE,
-        functions: map::FUNCTIONS_GPA,
-        channels: Span { start: map::CHANNELS_GPA, len: map::CHANNELS_END - map::CHANNELS_GPA },
-        links: Span { start: map::LINKS_GPA, len: map::LINKS_END - map::LINKS_GPA },
-        link_stride: map::LINK_STRIDE,
-    },
-    // A kernel has its devices' vectors from the other end on.
-    doorbells: Doorbells { first: 0x5D, step: -1, ring: BELL_PORT },
-};
-
-const VMX: Facts = Facts { name: "x86-64-vmx", monitors: MONITORS_VMX, files: "vmx-", ..SVM };
-
 impl Facts {
     /// Bytes of a structure of the ABI that has whole pages. A page of its is a page of the architecture's.
     #[must_use]
     pub const fn paged(&self, bytes: u64) -> u64 {
         bytes.div_ceil(PAGE) * self.page
+    }
+
+    /// Finds a function's configuration space in all that begins at an address.
+    #[must_use]
+    pub const fn configuration(&self, ecam: u64, function: Bdf) -> Span {
+        Span { start: ecam + function.0 as u64 * self.function, len: self.function }
     }
 }
 
@@ -150,8 +113,8 @@ impl Arch {
     #[must_use]
     pub const fn facts(self) -> &'static Facts {
         match self {
-            Self::Svm => &SVM,
-            Self::Vmx => &VMX,
+            Self::Svm => &x86::SVM,
+            Self::Vmx => &x86::VMX,
             Self::Other(facts) => facts,
         }
     }

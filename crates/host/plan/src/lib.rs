@@ -14,6 +14,7 @@ mod reach;
 mod rights;
 mod system;
 mod types;
+mod x86;
 
 pub use dma::Dma;
 pub use ends::{End, Woken, peers, window};
@@ -24,3 +25,4 @@ pub use reach::{Access, Reach, What};
 pub use rights::{RIGHTS, Right, Rings, doorbell};
 pub use system::*;
 pub use types::*;
+pub use x86::{PIT, RTC};

@@ -1,7 +1,7 @@
 //! PCI functions, the IOMMU and the interrupt controller, as the machine description has them
 //! and as the manifest grants them.
 
-use crate::{Place, Ports, Span};
+use crate::{Facts, Place, Ports, Span};
 use std::fmt;
 use std::str::FromStr;
 
@@ -89,16 +89,11 @@ pub struct PciRoot {
 }
 
 impl PciRoot {
-    /// Address of a function's configuration page.
-    #[must_use]
-    pub const fn config(&self, bdf: Bdf) -> u64 {
-        self.ecam + ((bdf.0 as u64) << 12)
-    }
-
     /// The whole configuration space.
     #[must_use]
-    pub const fn space(&self) -> Span {
-        Span { start: self.ecam, len: (self.last_bus as u64 + 1) << 20 }
+    pub const fn space(&self, facts: &Facts) -> Span {
+        let last = facts.configuration(self.ecam, Bdf((self.last_bus as u16) << 8 | 0xFF));
+        Span { start: self.ecam, len: last.end() - self.ecam }
     }
 }
 
@@ -231,8 +226,8 @@ pub struct Function {
     pub requesters: Vec<Bdf>,
     /// IOMMU group.
     pub group: Option<u32>,
-    /// GSI of its interrupt line.
-    pub gsi: Option<u32>,
+    /// Number of its line at the controller, if it has one.
+    pub irq: Option<u32>,
     /// Interrupt pin that the line's owner sees: 1 for A to 4 for D, 0 without a line. It need not be the hardware's;
     /// functions of one device that share a line share a pin.
     pub pin: u8,
@@ -261,17 +256,17 @@ pub struct Function {
 impl Function {
     /// Pages with its MSI-X table, to which every access is mediated.
     #[must_use]
-    pub fn trapped(&self) -> Option<Span> {
+    pub fn trapped(&self, page: u64) -> Option<Span> {
         let table = |msix: Msix| Span { start: msix.table, len: u64::from(msix.vectors) * 16 };
-        self.msix.map(|msix| table(msix).pages())
+        self.msix.map(|msix| table(msix).pages_of(page))
     }
 
     /// Returns the part of a BAR that its owner reaches: all of it, or the pages beside the trapped ones.
     #[must_use]
-    pub fn mapped(&self, bar: &Bar) -> Vec<Span> {
-        match self.trapped() {
+    pub fn mapped(&self, bar: &Bar, page: u64) -> Vec<Span> {
+        match self.trapped(page) {
             Some(trapped) if trapped.overlaps(bar.span) => {
-                bar.span.pages().without(trapped).collect()
+                bar.span.pages_of(page).without(trapped).collect()
             }
             _ => vec![bar.span],
         }
@@ -372,7 +367,7 @@ pub enum Controller {
 pub struct Ioapic {
     /// Address of its registers.
     pub base: u64,
-    /// Its lines, from GSI 0.
+    /// Its lines, from 0.
     pub lines: u32,
 }
 

@@ -92,11 +92,11 @@ impl Plan {
         }
         for (n, one) in sandbox.functions.iter().enumerate() {
             for bar in one.function.bars.iter().filter(|bar| bar.kind != BarKind::Io) {
-                for piece in one.function.mapped(bar) {
+                for piece in one.function.mapped(bar, facts.page) {
                     add(piece.start, piece.len, Access::Write, What::Bar(n, bar.number));
                 }
             }
-            if let Some(trapped) = one.function.trapped() {
+            if let Some(trapped) = one.function.trapped(facts.page) {
                 add(trapped.start, trapped.len, Access::Trap, What::Vectors(n));
             }
         }

@@ -61,8 +61,14 @@ impl Span {
     /// All pages that it touches.
     #[must_use]
     pub fn pages(self) -> Self {
-        let start = self.start / PAGE * PAGE;
-        let end = self.end().div_ceil(PAGE).saturating_mul(PAGE);
+        self.pages_of(PAGE)
+    }
+
+    /// All pages of so many bytes that it touches.
+    #[must_use]
+    pub const fn pages_of(self, page: u64) -> Self {
+        let start = self.start / page * page;
+        let end = self.end().div_ceil(page).saturating_mul(page);
         Self { start, len: end - start }
     }
 
@@ -108,7 +114,7 @@ pub struct Device {
     pub class: String,
     /// Its ports.
     pub ports: Vec<Ports>,
-    /// ISA interrupt or GSI, if it has one.
+    /// Number of its line at the controller, if it has one.
     pub irq: Option<u32>,
     /// How that interrupt's line signals.
     pub trigger: Trigger,
@@ -157,10 +163,8 @@ pub struct Machine {
     pub ram: Vec<Span>,
     /// Memory-mapped devices and firmware, by name: never a sandbox's.
     pub reserved: Vec<(String, Span)>,
-    /// Size of all RAM for QEMU's `-m`, in bytes.
-    pub ram_size: u64,
-    /// RAM below 4 GiB in QEMU's layout; the rest starts at 4 GiB.
-    pub ram_below_4g: u64,
+    /// All RAM, in the order in which an emulator's file has it.
+    pub banks: Vec<Span>,
     /// All its devices but PCI functions.
     pub devices: Vec<Device>,
     /// Its PCI host bridge.
@@ -184,6 +188,12 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Bytes of all RAM.
+    #[must_use]
+    pub fn ram_size(&self) -> u64 {
+        self.banks.iter().map(|bank| bank.len).sum()
+    }
+
     /// The controller of lines, if it is an IOAPIC.
     #[must_use]
     pub const fn ioapic(&self) -> Option<Ioapic> {
@@ -193,11 +203,6 @@ impl Machine {
         }
     }
 }
-
-/// Class of the 8254. The boot code fires its line once.
-pub const PIT: &str = "pit";
-/// Class of the real-time clock. Its owner has a part of the access to it (`bulkhead_monitor_abi_x86::cmos`).
-pub const RTC: &str = "rtc";
 
 /// Guest of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -314,7 +319,7 @@ impl Sandbox {
     pub fn has_level_line(&self) -> bool {
         let device = |d: &Device| d.irq.is_some() && d.trigger != Trigger::Edge;
         // PCI's lines are level-triggered (PCI 3.0, 2.2.6).
-        let function = |granted: &Granted| granted.line && granted.function.gsi.is_some();
+        let function = |granted: &Granted| granted.line && granted.function.irq.is_some();
         self.devices.iter().any(device) || self.functions.iter().any(function)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::bytes::{u8_at, u16_at, u32_at};
 use bulkhead_manifest::raw_machine::{MsiEntry, MsixEntry, PcieEntry, PmEntry};
-use bulkhead_plan::{Ports, Span};
+use bulkhead_plan::{Bridge, Ports, Span};
 
 /// More capabilities than fit between 0x40 and 0xff are a loop.
 const MOST: usize = 48;
@@ -24,7 +24,7 @@ pub struct Config {
     /// Base address registers as they stand.
     pub bars: [u32; 6],
     /// Buses and windows, if it is a PCI-to-PCI bridge.
-    pub bridge: Option<Windows>,
+    pub bridge: Option<Bridge>,
     /// Power management.
     pub pm: Option<PmEntry>,
     /// MSI.
@@ -44,23 +44,6 @@ impl Config {
     fn is_virtio(&self) -> bool {
         self.vendor == 0x1AF4 && (0x1000..0x1080).contains(&self.device)
     }
-}
-
-/// Windows in a bridge's header (PCI-to-PCI Bridge 1.2, 3.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Windows {
-    /// Bus behind it.
-    pub secondary: u8,
-    /// Last bus behind it.
-    pub subordinate: u8,
-    /// Memory, if the window is open.
-    pub memory: Option<Span>,
-    /// Prefetchable memory, likewise.
-    pub prefetchable: Option<Span>,
-    /// Ports, likewise.
-    pub ports: Option<Ports>,
-    /// Offset of its access control services, if they have source validation.
-    pub acs: Option<u16>,
 }
 
 /// Reads a configuration space of at least 64 bytes; `None` if it is shorter or
@@ -86,7 +69,7 @@ pub fn read(bytes: &[u8]) -> Option<Config> {
         *bar = u32_at(bytes, 0x10 + 4 * number)?;
     }
     if kind == 1 {
-        config.bridge = Some(Windows { acs: acs(bytes), ..windows(bytes)? });
+        config.bridge = Some(Bridge { acs: acs(bytes), ..windows(bytes)? });
     }
     let pointer = if kind == 2 { 0x14 } else { 0x34 };
     if u16_at(bytes, 6)? & 1 << 4 != 0 {
@@ -95,8 +78,8 @@ pub fn read(bytes: &[u8]) -> Option<Config> {
     Some(config)
 }
 
-/// Reads the windows of a bridge; a window with its limit below its base is closed.
-fn windows(bytes: &[u8]) -> Option<Windows> {
+/// Reads the windows of a bridge (PCI-to-PCI Bridge 1.2, 3.2); a window with its limit below its base is closed.
+fn windows(bytes: &[u8]) -> Option<Bridge> {
     let span =
         |start: u64, last: u64| (start <= last).then(|| Span { start, len: last - start + 1 });
     let (base, limit) = (u16_at(bytes, 0x20)?, u16_at(bytes, 0x22)?);
@@ -115,7 +98,7 @@ fn windows(bytes: &[u8]) -> Option<Windows> {
     let beyond = base & 0xF == 1 && u32_at(bytes, 0x30)? != 0;
     let (first, last) = (port(base), port(limit) | 0xFFF);
     let ports = (first <= last && !beyond).then_some(Ports { first, last });
-    Some(Windows {
+    Some(Bridge {
         secondary: u8_at(bytes, 0x19)?,
         subordinate: u8_at(bytes, 0x1A)?,
         memory: memory.filter(|window| window.start > 0),

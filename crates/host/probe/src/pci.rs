@@ -1,13 +1,13 @@
 //! PCI functions and the host bridge, as Linux shows them. Groups are numbered anew, and windows that nothing uses are
 //! left out. So a description does not depend on the drivers that Linux tried, nor on their order.
 
-use crate::config::{self, Config, Windows};
+use crate::config::{self, Config};
 use crate::lines::{self, Line};
 use crate::reset;
 use crate::resources::Resource;
 use crate::tree::Tree;
 use bulkhead_manifest::raw_machine::{BarEntry, BarKind, BridgeEntry, FunctionEntry, PciRoot};
-use bulkhead_plan::{Bdf, Ports, Span};
+use bulkhead_plan::{Bdf, Bridge, Ports, Span};
 
 const FOLDER: &str = "sys/bus/pci/devices";
 
@@ -145,13 +145,13 @@ fn place(bar: &BarEntry) -> Span {
 }
 
 /// Tells if a window holds a BAR of a function behind the bridge.
-fn used(all: &[Seen], windows: &Windows, window: Span, io: bool) -> bool {
+fn used(all: &[Seen], windows: &Bridge, window: Span, io: bool) -> bool {
     let behind = |seen: &&Seen| (windows.secondary..=windows.subordinate).contains(&seen.bdf.bus());
     let inside = |bar: &BarEntry| (bar.kind == BarKind::Io) == io && window.encloses(place(bar));
     all.iter().filter(behind).any(|seen| seen.bars.iter().any(inside))
 }
 
-fn bridge(all: &[Seen], windows: &Windows) -> BridgeEntry {
+fn bridge(all: &[Seen], windows: &Bridge) -> BridgeEntry {
     let memory =
         |window: Option<Span>| window.filter(|window| used(all, windows, *window, false)).map(pair);
     let ports = windows.ports.filter(|ports| used(all, windows, ports.span(), true));

@@ -67,8 +67,7 @@ impl Ram {
         let file = File::create(path).map_err(Error::io(path))?;
         file.set_len(self.size).map_err(Error::io(path))?;
         let mut bytes = vec![0; 1 << 17];
-        let low = self.below_4g();
-        for (from, len) in [(0, low), (HIGH, self.size - low)] {
+        for (from, len) in self.banks() {
             for at in (from..from + len).step_by(bytes.len()) {
                 self.read(at, &mut bytes)?;
                 let to = self.offset(at, 0)?;
@@ -96,6 +95,13 @@ impl Ram {
     #[must_use]
     pub fn below_4g(&self) -> u64 {
         below_4g(self.size)
+    }
+
+    /// Returns address and length of each piece, in the order of the file.
+    #[must_use]
+    pub fn banks(&self) -> [(u64, u64); 2] {
+        let low = self.below_4g();
+        [(0, low), (HIGH, self.size - low)]
     }
 
     /// Reads from a physical address, while the machine runs or afterwards.

@@ -51,12 +51,7 @@ pub fn translate(
     arch: &'static dyn Architecture,
     monitors: &[Vec<claim::Segment>],
 ) -> Result<Claim, Error> {
-    let machine = &plan.machine;
-    let low = machine.ram_below_4g.min(machine.ram_size);
-    let mut ram = vec![claim::Range { start: 0, len: low }];
-    if machine.ram_size > low {
-        ram.push(claim::Range { start: 1 << 32, len: machine.ram_size - low });
-    }
+    let (machine, facts) = (&plan.machine, plan.machine.arch.facts());
     let mut sandboxes = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
         let segments = match &sandbox.guest {
@@ -118,7 +113,7 @@ pub fn translate(
         system: plan.system.clone(),
         place: claim::Place { file: plan.manifest.display().to_string(), line: 1, column: 1 },
         arch,
-        ram,
+        ram: banks(plan),
         free: machine.ram.iter().map(range).collect(),
         reserved: machine.reserved.iter().map(|(name, s)| (name.clone(), range(s))).collect(),
         image: range(&plan.image),
@@ -135,7 +130,7 @@ pub fn translate(
             })
             .collect(),
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
-        ecam: machine.pci.as_ref().map(|pci| range(&pci.space())),
+        ecam: machine.pci.as_ref().map(|pci| range(&pci.space(facts))),
         iommu: iommu(plan),
         controller: machine.controller.map(|controller| match controller {
             Controller::Ioapic(ioapic) => ioapic.base,
@@ -152,6 +147,11 @@ fn end(plan: &Plan, end: &End) -> claim::End {
         registers: end.registers,
         memory: range(&end.memory),
     }
+}
+
+/// Lists all RAM of a machine, in the order of its emulator's file.
+pub fn banks(plan: &Plan) -> Vec<claim::Range> {
+    plan.machine.banks.iter().map(range).collect()
 }
 
 fn range(span: &Span) -> claim::Range {
@@ -187,7 +187,7 @@ fn lines(sandbox: &Sandbox) -> Vec<claim::Line> {
         .filter_map(|d| Some(claim::Line { pin: pin(d.irq?), level: d.trigger != Trigger::Edge }));
     let functions = sandbox.functions.iter().filter(|f| f.line);
     let functions =
-        functions.filter_map(|f| Some(claim::Line { pin: f.function.gsi?, level: true }));
+        functions.filter_map(|f| Some(claim::Line { pin: f.function.irq?, level: true }));
     devices.chain(functions).collect()
 }
 
@@ -299,9 +299,8 @@ impl Stops for InQemu<'_> {
     }
 
     fn memory(&self) -> Result<RamFile, Error> {
-        let low = self.claim.ram.first().map_or(0, |r| r.len);
         let error = |e| Error::Other(format!("{}: {e}", self.ram.display()));
-        RamFile::flat(&self.ram, low).map_err(error)
+        RamFile::flat(&self.ram, &self.claim.ram).map_err(error)
     }
 
     fn go(&mut self) -> Result<(), Error> {
@@ -394,10 +393,14 @@ pub fn save(running: &Running, registers: &Registers, folder: &Path) -> Result<(
 /// Files that cannot be read.
 pub fn dumped(folder: &Path, claim: &Claim) -> Result<Audited, Error> {
     let begun = Instant::now();
-    let low = claim.ram.first().map_or(0, |r| r.len);
-    let (registers, memory) = dump::load(folder, low).map_err(Error::Other)?;
+    let (registers, memory) = dump::load(folder, &claim.ram).map_err(Error::Other)?;
     let report = bulkhead_audit::audit(claim, &registers, &memory);
     Ok(Audited { report, took: begun.elapsed(), registers })
+}
+
+/// Lists the RAM that a machine was started with, in the order of its file.
+pub fn ram_of(running: &Running) -> Vec<claim::Range> {
+    running.ram().banks().map(|(start, len)| claim::Range { start, len }).into()
 }
 
 /// Memory of a machine that stands. Bochs has it in no file, so a copy of all RAM is made.
@@ -411,7 +414,7 @@ fn memory(running: &Running) -> Result<RamFile, Error> {
             &copy
         }
     };
-    let memory = RamFile::flat(path, ram.below_4g());
+    let memory = RamFile::flat(path, &ram_of(running));
     // The open file stays readable.
     let _ = std::fs::remove_file(&copy);
     memory.map_err(|e| Error::Other(format!("{}: {e}", path.display())))

@@ -34,7 +34,7 @@ pub fn machine(description: &Description, drives: &[Drive], dir: impl Into<PathB
     for name in &description.networks {
         machine.args.extend(["-netdev".to_owned(), format!("user,id={name}")]);
     }
-    machine.memory = description.ram_size;
+    machine.memory = description.ram_size();
     machine
 }
 

@@ -331,7 +331,7 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
     };
     bochs.cores = cores;
     bochs.hz = options.bochs_hz;
-    bochs.memory = (options.memory.unwrap_or(machine.ram_size) >> 20) as usize;
+    bochs.memory = (options.memory.unwrap_or(machine.ram_size()) >> 20) as usize;
     bochs.start().map_err(Error::Machine)
 }
 

@@ -1,6 +1,7 @@
 //! Kernels' traces, out of the machine's memory.
 
 use crate::Error;
+use crate::audit::banks;
 use bulkhead_audit::{Memory, RamFile};
 use bulkhead_image::{Baked, Trace};
 use bulkhead_plan::kernel::{Kernel, Policy};
@@ -102,8 +103,7 @@ pub fn attached(
     let ram = json!({"path": "/objects/ram", "property": "mem-path"});
     let path = qmp.execute("qom-get", ram).map_err(Error::Machine)?;
     let path = path.as_str().ok_or_else(|| Error::Other(format!("no file of RAM: {path}")))?;
-    let machine = &baked.plan.machine;
-    let memory = RamFile::flat(Path::new(path), machine.ram_below_4g.min(machine.ram_size))
+    let memory = RamFile::flat(Path::new(path), &banks(&baked.plan))
         .map_err(|e| Error::Other(format!("{path}: {e}")))?;
     let begun = Instant::now();
     let read = |pa: u64, bytes: &mut [u8]| memory.read(pa, bytes);

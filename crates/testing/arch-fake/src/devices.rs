@@ -1,5 +1,6 @@
 //! Devices of the odd machine. Its interrupt controller has a page of registers for each line, so that monitors share
 //! none of it. Interrupts of lines descend from 3000 on in steps of 7. Its IOMMU knows 256 streams, the last one first.
+//! Messages of a stream find their way by a table that its owner's monitor fills.
 //! Tables for DMA are reversed, too: the last entry decides about the lowest address.
 
 use crate::target::PAGE;
@@ -105,7 +106,7 @@ impl Devices for OddDevices {
         let sandbox = &plan.sandboxes[index];
         let devices = sandbox.devices.iter().filter_map(|d| Some((d.irq?, d.trigger)));
         let functions = sandbox.functions.iter().filter(|granted| granted.line);
-        let functions = functions.filter_map(|f| Some((f.function.gsi?, Trigger::LevelLow)));
+        let functions = functions.filter_map(|f| Some((f.function.irq?, Trigger::LevelLow)));
         let line = |(number, trigger)| Line {
             registers: MMIO_VA + base + u64::from(number) * PAGE,
             number,
@@ -129,7 +130,7 @@ impl Devices for OddDevices {
     }
 
     fn route(_: &Plan, _: Bdf) -> Result<Route, Error> {
-        Ok(Route::Direct)
+        Ok(Route::Table)
     }
 
     fn tables(pages: &mut Pages, machine: &Machine, memory: &Space) -> Result<Option<u64>, Error> {
@@ -152,13 +153,16 @@ impl Devices for OddDevices {
         if plan.machine.iommu.is_none() {
             return Ok(Unit::default());
         }
-        // Root and domain, both inverted: zeros are no refusal, but ones are.
+        // Root, domain and table for messages, all inverted: zeros are no refusal, but ones are.
         let entry = |stream: u64| {
             let grant = grants.iter().find(|grant| u64::from(grant.requester.0) == stream);
-            let root = grant.and_then(|grant| Some((grant.root?, grant.domain)));
-            root.map_or([u64::MAX; 2], |(root, domain)| [!root, !u64::from(domain)])
+            let words = grant.map_or([0; 4], |grant| {
+                let [root, messages] = [grant.root, grant.messages].map(Option::unwrap_or_default);
+                [root, u64::from(grant.domain), messages, 0]
+            });
+            words.map(|word| !word)
         };
-        let table: Vec<[u64; 2]> = (0..STREAMS).rev().map(entry).collect();
+        let table: Vec<[u64; 4]> = (0..STREAMS).rev().map(entry).collect();
         let len = size_of_val(&table[..]) as u64;
         let header = Range { start: pages.put(table.as_bytes()), len };
         Ok(Unit { header, ..Unit::default() })

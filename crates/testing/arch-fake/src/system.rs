@@ -12,7 +12,7 @@ use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
 use bulkhead_plan::{
     Bar, BarKind, Bdf, Bell, Channel, Controller, Device, Function, Granted, Guest, Iommu,
-    IommuKind, Link, Machine, Part, Right, Sandbox, Span, System, Trigger, Wanted,
+    IommuKind, Link, Machine, Msix, Part, PciRoot, Right, Sandbox, Span, System, Trigger, Wanted,
 };
 use std::path::{Path, PathBuf};
 use zerocopy::FromBytes;
@@ -25,8 +25,14 @@ pub const TEXT: u64 = FACTS.guest.ram[0].start + 4 * PAGE;
 const MONITOR: u64 = 0xFFFF_FFFF_8000_0000;
 /// Identities of the machine's cores.
 pub const IDS: [u32; 3] = [0x2_0000, 0x1_0100, 0x1_0300];
+/// All RAM of the machine.
+const RAM: Span = Span { start: FACTS.ram, len: 0x2_0000_0000 };
 /// Registers of the function.
 pub const CARD: u64 = 0x2_8000_0000;
+/// Messages that the function has, by a table in its last page.
+pub const VECTORS: u16 = 8;
+/// Configuration space of functions.
+pub const ECAM: u64 = 0xB000_0000;
 /// Registers of line 0.
 pub const LINES: u64 = 0x2_9000_0000;
 /// Registers of the IOMMU.
@@ -57,8 +63,8 @@ fn sandbox(dir: &Path, name: &str, cores: &[usize], enforce_segments: bool) -> S
 }
 
 /// Makes a system of two sandboxes, with programs in a folder. Raw pages go to the right, messages with a doorbell to
-/// the left. The left one has a link. Each has a device with a line; the left one also has a function with DMA and a
-/// line.
+/// the left. The left one has a link. Each has a device with a line; the left one also has a function with DMA, a
+/// line and messages.
 ///
 /// # Panics
 /// The folder cannot be written.
@@ -77,8 +83,9 @@ pub fn system(dir: &Path) -> System {
     };
     let card = Function {
         bdf: Bdf(STREAM),
-        gsi: Some(9),
+        irq: Some(9),
         bars: vec![bar(0, CARD, 2 * PAGE)],
+        msix: Some(Msix { at: 0x40, vectors: VECTORS, table: CARD + PAGE, pba: CARD + PAGE + 512 }),
         ..Function::default()
     };
     let iommu = Iommu { kind: IommuKind::Other, base: IOMMU, remaps_interrupts: false };
@@ -86,9 +93,15 @@ pub fn system(dir: &Path) -> System {
         name: "odd".into(),
         arch: ARCH,
         core_ids: IDS.to_vec(),
-        ram: vec![Span { start: 0x4_0000_0000, len: 0x2_0000_0000 }],
+        ram: vec![RAM],
+        banks: vec![RAM],
         controller: Some(Controller::Other { base: LINES }),
         iommu: Some(iommu),
+        pci: Some(PciRoot {
+            ecam: ECAM,
+            memory: vec![Span { start: CARD, len: 16 * PAGE }],
+            ..PciRoot::default()
+        }),
         functions: vec![card.clone()],
         ..Machine::default()
     };

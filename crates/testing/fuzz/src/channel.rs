@@ -304,15 +304,15 @@ fn call(end: &mut End, input: &mut Input) -> (Result<(), Stop>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::Random;
+    use bulkhead_random::SplitMix64;
 
     /// The attacks reach what they are for: sessions, messages, complaints, rings.
     #[test]
     fn attacks_get_somewhere() {
-        let mut random = Random::new(3);
+        let mut random = SplitMix64(3);
         let (mut complaints, mut rung, mut through) = (0, 0, 0);
         for _ in 0..2000 {
-            let bytes: Vec<u8> = (0..300).map(|_| random.next() as u8).collect();
+            let bytes: Vec<u8> = (0..300).map(|_| random.any() as u8).collect();
             let mut input = Input::new(&bytes);
             let mut attack = Attack::new(&mut input);
             while !input.is_empty() {

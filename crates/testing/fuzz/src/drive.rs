@@ -5,38 +5,15 @@ use crate::{Seen, Target};
 use bulkhead_random::SplitMix64;
 use std::path::Path;
 
-/// Numbers that follow from a seed.
-#[derive(Clone, Debug)]
-pub struct Random(SplitMix64);
-
-impl Random {
-    /// From a seed.
-    #[must_use]
-    pub const fn new(seed: u64) -> Self {
-        Self(SplitMix64(seed))
-    }
-
-    /// The next one.
-    #[expect(clippy::should_implement_trait, reason = "there is no end, and no use for one")]
-    pub fn next(&mut self) -> u64 {
-        self.0.any()
-    }
-
-    /// One below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0.below(end as u64) as usize
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
+fn bytes(random: &mut SplitMix64, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.any() as u8).collect()
 }
 
 /// A target, what it starts with, and what it has done so far.
 pub struct Driver {
     target: &'static Target,
     corpus: Vec<Vec<u8>>,
-    random: Random,
+    random: SplitMix64,
     /// Inputs so far.
     pub inputs: u64,
     /// Counts of their attempts.
@@ -59,7 +36,7 @@ impl Driver {
                 corpus.push(std::fs::read(file)?);
             }
         }
-        let random = Random::new(seed);
+        let random = SplitMix64(seed);
         Ok(Self { target, corpus, random, inputs: 0, seen: Seen::default() })
     }
 
@@ -104,29 +81,29 @@ impl Driver {
 
     fn input(&mut self) -> Vec<u8> {
         let random = &mut self.random;
-        if self.corpus.is_empty() || !self.target.text && random.below(2) == 0 {
-            let len = random.below(self.target.len + 1);
-            return random.bytes(len);
+        if self.corpus.is_empty() || !self.target.text && random.index(2) == 0 {
+            let len = random.index(self.target.len + 1);
+            return bytes(random, len);
         }
-        let mut input = self.corpus[random.below(self.corpus.len())].clone();
-        for _ in 0..=random.below(4) {
-            let at = random.below(input.len() + 1);
-            let len = random.below(16).min(input.len() - at);
-            let with = match random.below(4) {
+        let mut input = self.corpus[random.index(self.corpus.len())].clone();
+        for _ in 0..=random.index(4) {
+            let at = random.index(input.len() + 1);
+            let len = random.index(16).min(input.len() - at);
+            let with = match random.index(4) {
                 0 if !self.target.pieces.is_empty() => {
-                    let piece = random.below(self.target.pieces.len());
+                    let piece = random.index(self.target.pieces.len());
                     self.target.pieces[piece].as_bytes().to_vec()
                 }
                 0 | 1 => {
-                    let len = random.below(8);
-                    random.bytes(len)
+                    let len = random.index(8);
+                    bytes(random, len)
                 }
                 2 => Vec::new(),
                 _ => {
                     // A piece of another one.
-                    let other = &self.corpus[random.below(self.corpus.len())];
-                    let from = random.below(other.len());
-                    other[from..(from + random.below(80)).min(other.len())].to_vec()
+                    let other = &self.corpus[random.index(self.corpus.len())];
+                    let from = random.index(other.len());
+                    other[from..(from + random.index(80)).min(other.len())].to_vec()
                 }
             };
             input.splice(at..at + len, with);

@@ -47,13 +47,13 @@ fn argument(input: &mut Input) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::Random;
+    use bulkhead_random::SplitMix64;
 
     #[test]
     fn a_rule_that_is_left_out_is_told() {
-        let mut random = Random::new(1);
+        let mut random = SplitMix64(1);
         let inputs: Vec<Vec<u8>> =
-            (0..200).map(|_| (0..400).map(|_| random.next() as u8).collect()).collect();
+            (0..200).map(|_| (0..400).map(|_| random.any() as u8).collect()).collect();
         for rule in
             ["link-right", "control-right", "hypercall-cpl", "hypercall-length", "hypercall-number"]
         {

@@ -191,11 +191,11 @@ fn value(input: &mut Input, offset: u64, select: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::Random;
+    use bulkhead_random::SplitMix64;
 
     fn inputs(seed: u64, count: usize) -> impl Iterator<Item = Vec<u8>> {
-        let mut random = Random::new(seed);
-        (0..count).map(move |_| (0..4096).map(|_| random.next() as u8).collect())
+        let mut random = SplitMix64(seed);
+        (0..count).map(move |_| (0..4096).map(|_| random.any() as u8).collect())
     }
 
     #[test]

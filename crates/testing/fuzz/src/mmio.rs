@@ -1,11 +1,11 @@
 //! Guests of the decoder of trapped accesses: code, page tables and registers of any
 //! kind, and another core that writes into them between two reads.
 
-use crate::drive::Random;
 use crate::{Input, Seen};
 use bulkhead_decoder::{MAX_READS, Memory, Mode, State, decode, fetch, walk};
 use bulkhead_laws::mmio::{decoded, effect};
 use bulkhead_pci_fake::Words;
+use bulkhead_random::SplitMix64;
 use std::cell::RefCell;
 
 const RAM: u64 = 0x1_0000;
@@ -63,9 +63,9 @@ impl Memory for Shown<'_> {
 impl Guest {
     /// With memory that is filled.
     fn new(seed: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = SplitMix64(seed);
         let filled = (0..WORDS).map(|_| {
-            let bytes: [[u8; 8]; 4] = std::array::from_fn(|_| random.next().to_le_bytes());
+            let bytes: [[u8; 8]; 4] = std::array::from_fn(|_| random.any().to_le_bytes());
             word(&mut Input::new(bytes.as_flattened()))
         });
         Self { words: filled.collect(), reads: 0, refused: false, wrong: None }

@@ -217,7 +217,7 @@ impl Attack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::Random;
+    use bulkhead_random::SplitMix64;
 
     /// A driver that clears its rings after it has said so is lost, not to blame; one that only clears them is.
     #[test]
@@ -242,10 +242,10 @@ mod tests {
     /// The attacks reach what they are for: sessions, chains, queues that are spoilt.
     #[test]
     fn attacks_get_somewhere() {
-        let mut random = Random::new(5);
+        let mut random = SplitMix64(5);
         let (mut begun, mut held, mut spoilt) = (0, 0, 0);
         for _ in 0..1000 {
-            let bytes: Vec<u8> = (0..400).map(|_| random.next() as u8).collect();
+            let bytes: Vec<u8> = (0..400).map(|_| random.any() as u8).collect();
             let mut input = Input::new(&bytes);
             let mut attack = Attack::new();
             while !input.is_empty() {

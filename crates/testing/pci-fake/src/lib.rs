@@ -85,7 +85,8 @@ impl Fake {
     #[must_use]
     pub fn new(granted: &plan::Granted, remapped: bool) -> Self {
         let mut shadow = Shadow::default();
-        let Described { mut function, registers, resets } = own(granted, &mut shadow);
+        let Described { mut function, registers, resets } =
+            own(granted, &mut shadow, bulkhead_layout::PAGE);
         function.bdf = u32::from(granted.function.bdf.0);
         function.remap_va = if remapped { TABLE } else { 0 };
         let described = granted.function.clone();

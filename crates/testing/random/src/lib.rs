@@ -20,6 +20,11 @@ impl SplitMix64 {
         let any = self.any();
         if end == 0 { 0 } else { any % end }
     }
+
+    /// An index of so many things; 0 if there is none.
+    pub const fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
 }
 
 #[cfg(test)]

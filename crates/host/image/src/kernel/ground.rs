@@ -33,7 +33,7 @@ impl Ground {
         Self {
             alone: true,
             base: sandbox.ram.first().map_or(0, |ram| ram.hpa),
-            ecam: machine.pci.as_ref().map_or(ECAM_GPA, |root| root.config(Bdf(0))),
+            ecam: machine.pci.as_ref().map_or(ECAM_GPA, |root| root.ecam),
             ioapic: machine.ioapic().map_or(IOAPIC_GPA, |ioapic| ioapic.base),
             level,
         }

@@ -9,9 +9,10 @@ use bulkhead_plan::{BarKind, Function, Machine, PciRoot, Span};
 /// so that functions behind them can be reached.
 pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
     let Some(root) = &machine.pci else { return Vec::new() };
+    let page = |f: &Function| machine.arch.facts().configuration(root.ecam, f.bdf).start as u32;
     let mut ops: Vec<_> = root.ecam_register.iter().flat_map(|&at| move_space(root, at)).collect();
     for function in machine.functions.iter().filter(|f| f.bridge.is_some()) {
-        bridge_setup(root, function, &mut ops);
+        bridge_setup(page(function), function, &mut ops);
     }
     for function in machine.functions.iter().filter(|f| f.bridge.is_none()) {
         let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
@@ -26,7 +27,7 @@ pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
         ops.extend(quiet(function));
         ops.push(op(ConfigOp::WRITE, COMMAND, decode(function) | INTX_OFF));
     }
-    ops.extend(machine.functions.first().map(|f| space(root, f)));
+    ops.extend(machine.functions.first().map(|f| space(page(f), f)));
     ops
 }
 
@@ -69,12 +70,12 @@ fn move_space(root: &PciRoot, at: u16) -> [ConfigOp; 2] {
 }
 
 /// The memory-mapped configuration space is where monitors look for it.
-fn space(root: &PciRoot, function: &Function) -> ConfigOp {
+fn space(page: u32, function: &Function) -> ConfigOp {
     let kind = ConfigOp::EXPECT_AT;
-    ConfigOp { bdf: function.bdf.0, offset: 0, kind, value: root.config(function.bdf) as u32 }
+    ConfigOp { bdf: function.bdf.0, offset: 0, kind, value: page }
 }
 
-fn bridge_setup(root: &PciRoot, function: &Function, ops: &mut Vec<ConfigOp>) {
+fn bridge_setup(page: u32, function: &Function, ops: &mut Vec<ConfigOp>) {
     let Some(bridge) = function.bridge else { return };
     let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
     ops.push(op(ConfigOp::EXPECT, 0, ids(function)));
@@ -108,7 +109,6 @@ fn bridge_setup(root: &PciRoot, function: &Function, ops: &mut Vec<ConfigOp>) {
     ops.extend(quiet(function));
     ops.extend(base(function, 2));
     // Before anything behind it can send a request.
-    let page = root.config(function.bdf) as u32;
     ops.extend(bridge.acs.map(|at| op(ConfigOp::VALIDATE, at, page)));
     ops.push(op(ConfigOp::WRITE, COMMAND, 0b111 | INTX_OFF));
 }

@@ -55,14 +55,16 @@ fn own(step: &ResetStep) -> impl Iterator<Item = Reset> + use<> {
 }
 
 /// Pages with the registers that reset a function; one can be there twice.
-pub fn registers(function: &Function) -> impl Iterator<Item = Span> {
-    function.reset.iter().map(|step| Span { start: step.at, len: step.size.into() }.pages())
+pub fn registers(function: &Function, page: u64) -> impl Iterator<Item = Span> {
+    let span = |step: &ResetStep| Span { start: step.at, len: step.size.into() };
+    function.reset.iter().map(move |step| span(step).pages_of(page))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::samples::{function, msix};
     use super::*;
+    use bulkhead_layout::PAGE;
     use bulkhead_plan::{Msi, Pm, Resettable};
 
     #[test]
@@ -99,7 +101,7 @@ mod tests {
             [(Reset::CONFIG, 0, 0), (Reset::STORE, 1, 0), (Reset::AWAIT, 1, 0xF)];
         assert_eq!(kinds, [config, config, store, wait, wait, config]);
         let page = Span { start: 0xFEB0_0000, len: 0x1000 };
-        assert_eq!(registers(&own).collect::<Vec<_>>(), [page, page]);
+        assert_eq!(registers(&own, PAGE).collect::<Vec<_>>(), [page, page]);
         let af = Function { af: Some(Resettable { at: 0x90, flr: true }), pm: None, ..sleeps };
         assert_eq!(steps(&af), [off, (0x94, 1, 100), off]);
     }

@@ -171,7 +171,7 @@ impl Bus<'_> {
     fn routing(&self, sink: &mut dyn AmlSink) {
         let here = self.with_lines().filter(|f| f.bdf.bus() == self.number && f.pin != 0);
         let mut entries: Vec<(u32, u8, u32)> =
-            here.filter_map(|f| Some((Self::address(f.bdf, 0xFFFF), f.pin - 1, f.gsi?))).collect();
+            here.filter_map(|f| Some((Self::address(f.bdf, 0xFFFF), f.pin - 1, f.irq?))).collect();
         entries.sort_unstable();
         entries.dedup();
         // A source of 0 says that the index is a global system interrupt.

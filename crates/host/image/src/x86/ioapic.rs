@@ -53,7 +53,7 @@ pub fn of(machine: &Machine, sandbox: &Sandbox) -> Vec<(u32, Trigger)> {
     let devices = sandbox.devices.iter().filter_map(|d| d.irq.map(|irq| (line(irq), d.trigger)));
     // PCI's lines are level-triggered and active low (PCI 3.0, 2.2.6).
     let granted = sandbox.functions.iter().filter(|g| g.line);
-    let functions = granted.filter_map(|g| g.function.gsi.map(|gsi| (gsi, Trigger::LevelLow)));
+    let functions = granted.filter_map(|g| g.function.irq.map(|line| (line, Trigger::LevelLow)));
     let mut all: Vec<_> = devices.chain(functions).filter(|(line, _)| *line < count).collect();
     all.sort_by_key(|(line, _)| *line);
     all.dedup_by_key(|(line, _)| *line);
@@ -286,8 +286,8 @@ pub fn source(sandbox: &Sandbox, driven: Driven) -> Option<(u32, Trigger)> {
         }
         Driven::Function(n) => {
             let granted = &sandbox.functions[n];
-            let gsi = granted.function.gsi.filter(|_| granted.line);
-            Some((gsi?, Trigger::LevelLow))
+            let line = granted.function.irq.filter(|_| granted.line);
+            Some((line?, Trigger::LevelLow))
         }
     }
 }

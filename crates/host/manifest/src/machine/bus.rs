@@ -199,7 +199,7 @@ fn bars(view: &mut View<'_, '_>, functions: &[Function], function: &Function, at
 fn overlaps(view: &mut View<'_, '_>, root: &PciRoot, functions: &[Function], ram: &[Span]) {
     let file = view.file;
     let mut memory: Vec<(String, Span)> = ram.iter().map(|ram| ("RAM".to_owned(), *ram)).collect();
-    memory.push(("the configuration space".to_owned(), root.space()));
+    memory.push(("the configuration space".to_owned(), root.space(view.facts)));
     // The local APICs' page, and the addresses to which message-signalled interrupts are written.
     memory.push(("the local APIC".to_owned(), Span { start: 0xFEE0_0000, len: 1 << 20 }));
     if let Some(ioapic) = &file.ioapic {

@@ -1,9 +1,11 @@
 //! Words of PCs in a machine description. A machine of another architecture has none of them: no ports, no IOAPIC, no
 //! RAM that is split at 4 GiB.
 
-use super::View;
+use super::{View, bytes};
 use crate::raw_machine::BarKind;
+use crate::size;
 use crate::source::{Step, k, n};
+use bulkhead_plan::Span;
 
 /// Refuses a PC's words where the machine is none.
 pub fn check(view: &mut View<'_, '_>) {
@@ -44,6 +46,26 @@ pub fn check(view: &mut View<'_, '_>) {
             refuse(view, &[&function_at[..], &[k("bridge"), k("ports")]].concat(), ports);
         }
     }
+}
+
+/// A PC's RAM: a part of it from 0 on, and the rest from 4 GiB on.
+pub fn banks(view: &mut View<'_, '_>, size: u64) -> Vec<Span> {
+    const HIGH: u64 = 1 << 32;
+    let text = view.file.memory.below_4g.as_ref();
+    let below = text.map_or(0, |text| bytes(view, "below_4g", text));
+    if text.is_none() {
+        let message = "RAM below 4 GiB is not given".to_owned();
+        let help =
+            "write `below_4g`: how much of `size` lies from address 0 on, such as `\"2 GiB\"`";
+        view.report("machine-memory", &[k("memory")], message, help);
+    }
+    if below > size || below > HIGH {
+        let message = format!("{} below 4 GiB is more than there can be", size::show(below));
+        let help = "`below_4g` is at most `size` and at most 4 GiB";
+        view.report("machine-memory", &[k("memory"), k("below_4g")], message, help);
+    }
+    let high = Span { start: HIGH, len: size.saturating_sub(below) };
+    [Span { start: 0, len: below }, high].into()
 }
 
 fn refuse(view: &mut View<'_, '_>, path: &[Step<'_>], why: &str) {

@@ -27,7 +27,7 @@ pub fn root(view: &mut View<'_, '_>, ram: &[Span]) -> Option<PciRoot> {
         memory: entry.memory.iter().copied().filter_map(span).collect(),
         ports: entry.ports.iter().map(|&[first, last]| Ports { first, last }).collect(),
     };
-    let space = root.space();
+    let space = root.space(view.facts);
     if !entry.ecam.is_multiple_of(1 << 20) || space.end() > 1 << 32 {
         let message = format!("the configuration space at {:#x} cannot be reached", entry.ecam);
         let help = "it starts at a multiple of 1 MiB and ends below 4 GiB";
@@ -169,7 +169,7 @@ fn function(
         class: entry.class,
         requesters,
         group: entry.group,
-        gsi: entry.gsi,
+        irq: entry.gsi,
         pin: 0,
         bars,
         pm: entry.pm.as_ref().map(|pm| Pm { at: pm.at, resets: pm.resets }),
@@ -242,13 +242,13 @@ fn reset(
 
 /// Pins for the lines of each device: a device has four of them (PCI 3.0, 2.2.6).
 fn pins(functions: &mut [Function]) {
-    let lines: Vec<_> = functions.iter().map(|f| (f.bdf.first(), f.gsi)).collect();
+    let lines: Vec<_> = functions.iter().map(|f| (f.bdf.first(), f.irq)).collect();
     for function in functions {
         let of_device = |line: &&(Bdf, Option<u32>)| line.0 == function.bdf.first();
-        let mut gsis: Vec<u32> = lines.iter().filter(of_device).filter_map(|l| l.1).collect();
-        gsis.sort_unstable();
-        gsis.dedup();
-        let index = gsis.iter().position(|gsi| Some(*gsi) == function.gsi);
+        let mut own: Vec<u32> = lines.iter().filter(of_device).filter_map(|l| l.1).collect();
+        own.sort_unstable();
+        own.dedup();
+        let index = own.iter().position(|line| Some(*line) == function.irq);
         function.pin = index.filter(|index| *index < 4).map_or(0, |index| index as u8 + 1);
     }
 }

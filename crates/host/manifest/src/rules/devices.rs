@@ -27,7 +27,7 @@ fn as_device(function: &Function, line: bool) -> Device {
         name: format!("pci:{}", function.bdf),
         class: "pci".to_owned(),
         ports: ports.collect(),
-        irq: function.gsi.filter(|_| line),
+        irq: function.irq.filter(|_| line),
         trigger: Trigger::LevelLow,
         nobody: super::pci::nobody(function).map(str::to_owned),
         place: function.place.clone(),
@@ -254,7 +254,7 @@ pub fn line_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let asked = |(_, grant): &(usize, &raw::DeviceGrant)| grant.detailed().line;
         for (index, grant) in sandbox.devices.iter().enumerate().filter(asked) {
             let function = super::pci::the_one(machine, grant.name());
-            if super::pci::is_pci(grant.name()) && function.is_none_or(|f| f.gsi.is_some()) {
+            if super::pci::is_pci(grant.name()) && function.is_none_or(|f| f.irq.is_some()) {
                 continue;
             }
             let at = cx.at(sandbox, &[k("devices"), n(index)]);

@@ -48,7 +48,7 @@ pub fn nobody(function: &Function) -> Option<&str> {
 #[must_use]
 pub fn uses_line(function: &Function, grant: &raw::DeviceGrant) -> bool {
     let silent = function.msi.is_none() && function.msix.is_none();
-    function.gsi.is_some() && (silent || grant.detailed().line)
+    function.irq.is_some() && (silent || grant.detailed().line)
 }
 
 /// The function that a name fits, if it is one alone.
@@ -270,17 +270,17 @@ pub fn pci_source(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Pages that a function's memory BARs touch.
-fn pages(function: &Function) -> impl Iterator<Item = (u8, Span)> + '_ {
+fn pages(function: &Function, page: u64) -> impl Iterator<Item = (u8, Span)> + '_ {
     function
         .bars
         .iter()
         .filter(|bar| bar.kind != BarKind::Io)
-        .map(|bar| (bar.number, bar.span.pages()))
+        .map(move |bar| (bar.number, bar.span.pages_of(page)))
 }
 
 /// Those of them with its MSI-X table, by the number of the BAR.
-fn trapped(function: &Function) -> Option<(u8, Span)> {
-    let (table, pages) = (function.msix?.table, function.trapped()?);
+fn trapped(function: &Function, page: u64) -> Option<(u8, Span)> {
+    let (table, pages) = (function.msix?.table, function.trapped(page)?);
     let bar = function.bars.iter().find(|bar| bar.span.contains(table))?;
     Some((bar.number, pages))
 }
@@ -292,6 +292,7 @@ pub fn pci_page(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
         return;
     };
+    let size = machine.arch.facts().page;
     for grant in &grants {
         let owned = |f: &Function| {
             grants.iter().any(|g| g.function.bdf == f.bdf && g.sandbox.index == grant.sandbox.index)
@@ -299,10 +300,10 @@ pub fn pci_page(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         for other in machine.functions.iter().filter(|f| f.bdf != grant.function.bdf) {
             let together = owned(other);
             let mut own: Vec<_> = match together {
-                true => trapped(grant.function).into_iter().collect(),
-                false => pages(grant.function).collect(),
+                true => trapped(grant.function, size).into_iter().collect(),
+                false => pages(grant.function, size).collect(),
             };
-            own.retain(|(_, page)| pages(other).any(|(_, span)| span.overlaps(*page)));
+            own.retain(|(_, page)| pages(other, size).any(|(_, span)| span.overlaps(*page)));
             let clash = own.first();
             if let Some((number, page)) = clash {
                 let message = format!(
@@ -338,7 +339,7 @@ pub fn pci_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let own = Span { start: low.start, len: guest.links.end() - low.start };
     for grant in grants(cx) {
         for bar in &grant.function.bars {
-            let high = Span { len: machine.ram_size.saturating_sub(low.len), ..high };
+            let high = Span { len: machine.ram_size().saturating_sub(low.len), ..high };
             let io = bar.kind == BarKind::Io;
             let decoded = match io {
                 true => ports.iter().any(|ports| ports.span().encloses(bar.span)),

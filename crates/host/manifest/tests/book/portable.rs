@@ -17,8 +17,11 @@ const PORTABLE: &[(&str, &[&str])] = &[
     ("crates/channel/net/src", &[]),
     ("crates/channel/virtio/src", &[]),
     ("crates/driver/disks/src", &[]),
-    // A denial's address is `rip` in reports.
-    ("crates/host/explain/src", &["msr", "rip"]),
+    ("crates/driver/store/src", &[]),
+    // A denial's address is `rip` in reports, and `explain` takes a `gsi`.
+    ("crates/host/explain/src", &["gsi", "msr", "rip"]),
+    // Kinds of machines, controllers and units, as a machine description names them.
+    ("crates/host/plan/src", &["amd", "intel", "ioapic", "svm", "vmx", "x86"]),
     ("crates/kernel/edf/src", &[]),
     ("crates/kernel/kernel/src", &[]),
     ("crates/kernel/quest-vcpu/src", &[]),
@@ -42,7 +45,7 @@ const PORTABLE: &[(&str, &[&str])] = &[
 /// Words of x86: registers, instructions, its interrupt controllers, its virtualisation, its vendors and manuals.
 const WORDS: &str = "\
     8254 8259 amd amd64 apic apm asid cmos com1 com2 cpuid cr0 cr2 cr3 cr4 cr8 e820 eax ebx ecx edx efer eflags \
-    ept exitinfo1 exitinfo2 fxsave gdt gif hsave icr idt idtr intel invd invlpg ioapic iret iretq lapic lvt \
+    ept exitinfo1 exitinfo2 fxsave gdt gif gsi hsave icr idt idtr intel invd invlpg ioapic iret iretq lapic lvt \
     mfence msr msrs mxcsr nmi nmis npt q35 rax rbp rbx rcx rdi rdmsr rdtsc rdx rflags rip rsi rsp sdm sipi smm \
     svm swapgs sysret tsc tss vmcall vmcb vmcs vmmcall vmx vmxon wbinvd wrmsr x2apic x86 xchg xcr0 xmm0 xrstor \
     xsave";

@@ -9,9 +9,11 @@
 //! * A control block is a page of words. Word 0xA1 has the root, and the tag from bit 56 on. 0xB0 and 0xB1 are traps.
 //! * A line has a page with one word. Bit 63 lets it through, bit 62 is a level. The interrupt stands in bits 47:24,
 //!   the core below.
-//! * The IOMMU's first word is its table, and bit 0 turns it on. Entries of 16 bytes descend from stream 255: root and
-//!   domain, inverted. Tables for DMA are reversed and have 3 levels; an entry is rotated by 13 bits. Bit 0 is a page,
-//!   bit 2 allows to write, and all ones are empty.
+//! * The IOMMU's first word is its table, and bit 0 turns it on. Entries of 32 bytes descend from stream 255: root,
+//!   domain and table for messages, inverted. Tables for DMA are reversed and have 3 levels; an entry is rotated by 13
+//!   bits. Bit 0 is a page, bit 2 allows to write, and all ones are empty.
+//! * A table for messages has a page of words. Bit 63 makes an entry valid. The interrupt stands in bits 47:24, from
+//!   1000 to 2899, the core below.
 
 use bulkhead_audit::arch::{Architecture, Area, Block, Places, REST, Wrong};
 use bulkhead_audit::claim::{Claim, Place, Range, Sandbox};
@@ -110,7 +112,8 @@ const PLACES: Places = Places {
     lock: false,
     info: 0x1_1000_0000,
     reports: [0x1_2000_0000, 0x10_0000],
-    configuration: Range { start: 0, len: 0 },
+    function: PAGE,
+    configuration: Range { start: 0x1_4000_0000, len: 256 * PAGE },
 };
 
 #[derive(Debug)]
@@ -219,33 +222,57 @@ impl Architecture for Odd {
     }
 }
 
+/// A stream: where its entry lies, root, domain, table for messages.
+struct Stream {
+    number: u16,
+    at: u64,
+    root: u64,
+    domain: u64,
+    messages: u64,
+}
+
 /// The IOMMU.
 struct Unit {
     base: u64,
     register: u64,
-    /// Stream, where its entry lies, root and domain.
-    streams: Vec<(u16, u64, u64, u64)>,
+    streams: Vec<Stream>,
     walked: BTreeMap<u64, Pages>,
+    /// Valid entries of tables for messages, by table: place, entry.
+    messages: BTreeMap<u64, Vec<(u64, u64)>>,
 }
 
 impl Unit {
     fn read(base: u64, words: &Words) -> Option<Self> {
         let register = words.word(base)?;
-        let mut unit = Self { base, register, streams: Vec::new(), walked: BTreeMap::new() };
-        for stream in 0..256 {
-            let at = register / PAGE * PAGE + (255 - stream) * 16;
-            let [root, domain] = [words.word(at)?, words.word(at + 8)?];
-            if root != u64::MAX {
-                unit.streams.push((stream as u16, at, !root, !domain));
-                unit.walked.entry(!root).or_insert_with(|| {
-                    let mut pages = Pages::default();
-                    walk(&mut pages, words, !root, 2, 0);
-                    pages
-                });
+        let (streams, walked, messages) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let mut unit = Self { base, register, streams, walked, messages };
+        for number in 0..256 {
+            let at = register / PAGE * PAGE + (255 - number) * 32;
+            let word = |n: u64| words.word(at + 8 * n).map(|word| !word);
+            let (root, domain, messages) = (word(0)?, word(1)?, word(2)?);
+            if [root, domain, messages] == [0; 3] {
+                continue;
             }
+            let number = number as u16;
+            unit.streams.push(Stream { number, at, root, domain, messages });
+            unit.walked.entry(root).or_insert_with(|| {
+                let mut pages = Pages::default();
+                if root != 0 {
+                    walk(&mut pages, words, root, 2, 0);
+                }
+                pages
+            });
+            let entries = (messages..messages.saturating_add(PAGE)).step_by(8);
+            let valid = |at: u64| Some((at, words.word(at)?)).filter(|entry| entry.1 >> 63 != 0);
+            unit.messages.insert(messages, entries.filter_map(valid).collect());
         }
         Some(unit)
     }
+}
+
+/// Core and interrupt of a message.
+fn arrival(entry: u64) -> (u32, u32) {
+    (entry as u32 & 0xFF_FFFF, (entry >> 24) as u32 & 0xFF_FFFF)
 }
 
 fn walk(pages: &mut Pages, words: &Words, table: u64, level: u32, base: u64) {
@@ -274,8 +301,13 @@ fn walk(pages: &mut Pages, words: &Words, table: u64, level: u32, base: u64) {
 impl dma::Unit for Unit {
     fn tables(&self, _: &Claim) -> Vec<(u64, String)> {
         let tables = self.walked.values().flat_map(|pages| pages.tables.iter().copied());
-        let all = tables.chain([self.register / PAGE * PAGE]);
+        let messages = self.messages.keys().copied();
+        let all = tables.chain(messages).chain([self.register / PAGE * PAGE]);
         all.map(|table| (table, "table of the IOMMU".into())).collect()
+    }
+
+    fn remapping(&self) -> BTreeMap<u16, Vec<u64>> {
+        self.streams.iter().map(|s| (s.number, vec![s.messages])).collect()
     }
 
     fn check(&self, context: &mut Context, given: &[Vec<Given>]) {
@@ -285,13 +317,37 @@ impl dma::Unit for Unit {
             context.find("iommu-control", &nobody, Some(self.base), message, "bit 0 set");
         }
         let claim = context.claim;
-        for &(stream, at, root, domain) in &self.streams {
-            let name = dma::name(stream);
-            if claim.requester(stream).is_none_or(|function| function.owner.is_none()) {
+        for &Stream { number, at, root, domain, messages } in &self.streams {
+            let name = dma::name(number);
+            let owner = claim.requester(number).and_then(|function| function.owner);
+            if owner.is_none() {
                 let message = format!("{name} belongs to nobody and has a root");
                 context.find("dma-map", &nobody, Some(at), message, "all ones");
             }
-            let other = |s: &&(u16, u64, u64, u64)| s.3 == domain && s.2 != root;
+            if !claim.image.contains(messages) || messages % PAGE != 0 {
+                let message = format!("{name} has its table for messages at {messages:#x}");
+                context.find("dma-messages", &nobody, Some(at), message, "a page of the image");
+            }
+            let shares = |s: &&Stream| s.messages == messages && s.number != number;
+            if self.streams.iter().any(|s| shares(&s)) {
+                let message = format!("{name} has another's table for messages");
+                context.find("dma-messages", &nobody, Some(at), message, "a table of its own");
+            }
+            for &(at, entry) in &self.messages[&messages] {
+                let (core, interrupt) = arrival(entry);
+                let cores = owner.map(|owner| &claim.sandboxes[owner].core_ids);
+                for (wrong, rule) in [
+                    (!cores.is_some_and(|cores| cores.contains(&core)), "message-core"),
+                    (entry << 1 >> 49 != 0, "message-form"),
+                    (!(1000..2900).contains(&interrupt), "message-vector"),
+                ] {
+                    if wrong {
+                        let message = format!("{name} has the message {entry:#x}");
+                        context.find(rule, &nobody, Some(at), message, "its owner's");
+                    }
+                }
+            }
+            let other = |s: &&Stream| s.domain == domain && s.root != root;
             if self.streams.iter().any(|s| other(&s)) || domain == 0 {
                 let message = format!("{name} has domain {domain}, not alone");
                 context.find("device-table", &nobody, Some(at), message, "a domain of its own");
@@ -303,9 +359,11 @@ impl dma::Unit for Unit {
         }
         for function in &claim.functions {
             let Some(i) = function.owner else { continue };
-            let root = self.streams.iter().find(|s| s.0 == function.bdf).map(|s| s.2);
-            let pages = root.and_then(|root| self.walked.get(&root));
-            context.reaches((i, function.bdf), function, &given[i], pages, Vec::new());
+            let stream = self.streams.iter().find(|s| s.number == function.bdf);
+            let pages = stream.and_then(|stream| self.walked.get(&stream.root));
+            let messages = stream.and_then(|stream| self.messages.get(&stream.messages));
+            let arrivals = messages.into_iter().flatten().map(|&(_, entry)| arrival(entry));
+            context.reaches((i, function.bdf), function, &given[i], pages, arrivals.collect());
         }
     }
 

@@ -515,7 +515,7 @@ fn line(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> Option<(u32,
         Driven::Function(index) => {
             let granted = crate::rules::build::functions(cx, parts.sandbox);
             let one = granted.get(index).filter(|one| one.line)?;
-            Some((one.function.gsi?, Trigger::LevelLow))
+            Some((one.function.irq?, Trigger::LevelLow))
         }
     }
 }
