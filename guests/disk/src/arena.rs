@@ -1,6 +1,6 @@
 //! The memory that a disk is told of: a driver's, then data.
 
-use bulkhead_disks::{Memory, nvme, virtio_blk};
+use bulkhead_disks::{Memory, ahci, nvme, virtio_blk};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Bytes of a page.
@@ -10,6 +10,7 @@ const DATA_PAGES: usize = 32;
 /// First page of data, behind a driver's memory.
 const DATA: usize = nvme::MEMORY / PAGE;
 const _: () = assert!(nvme::MEMORY.is_multiple_of(PAGE) && virtio_blk::MEMORY <= nvme::MEMORY);
+const _: () = assert!(ahci::MEMORY <= nvme::MEMORY);
 
 /// All that the disk is told of.
 #[repr(C, align(4096))]

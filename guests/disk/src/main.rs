@@ -1,5 +1,5 @@
-//! Drives an NVMe controller or a virtio block device of its own with the drivers of `bulkhead-disks`: writes pages,
-//! reads them back, compares, asleep until the device's MSI-X interrupt comes.
+//! Drives an NVMe controller, a virtio block device or the first port of an AHCI controller of its own with the drivers
+//! of `bulkhead-disks`: writes pages, reads them back, compares, asleep until the device's message comes.
 //!
 //! Arguments:
 //!
@@ -16,7 +16,7 @@ mod arena;
 mod function;
 
 use arena::{Arena, PAGE};
-use bulkhead_disks::{Nvme, VirtioBlk, Wrong, nvme, virtio_blk};
+use bulkhead_disks::{Ahci, Nvme, VirtioBlk, Wrong, ahci, nvme, virtio_blk};
 use bulkhead_sdk::{Context, apic, hypercall, interrupt, paging, pci, println, time};
 use bulkhead_store::disk::{Disk, Failed, Info, Operation, Request};
 use core::fmt;
@@ -78,7 +78,7 @@ fn untouched(function: pci::Function, milliseconds: u64) -> bool {
 /// Reason why it does not work.
 enum Trouble {
     Wrong(Wrong),
-    /// It has no MSI-X.
+    /// It has no MSI-X, or an AHCI controller no MSI.
     Messages,
     /// Requests are not done in time.
     Silent,
@@ -96,7 +96,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wrong(wrong) => wrong.fmt(f),
-            Self::Messages => f.write_str("no MSI-X"),
+            Self::Messages => f.write_str("no messages"),
             Self::Silent => f.write_str("no answer came"),
             Self::Failed => f.write_str("a request failed"),
         }
@@ -192,6 +192,13 @@ fn drive(function: pci::Function, context: &Context) -> Result<u32, Trouble> {
         if there { Ok(entry) } else { Err(Trouble::Messages) }
     };
     let bar = |number| Bar::open(function, number);
+    if function.read(pci::register::CLASS) >> 8 == ahci::CLASS {
+        let registers = bar(ahci::BAR).ok_or(Wrong::Lacks("registers"))?;
+        if !function.msi(apic::id(), VECTOR, on_interrupt) {
+            return Err(Trouble::Messages);
+        }
+        return live(&mut Ahci::new(registers, Arena, Time, 0)?, context);
+    }
     if virtio() == Some(function) {
         let mut disk = VirtioBlk::new(&Space(function), bar, Arena, Time, messages(0)?)?;
         return live(&mut disk, context);
@@ -208,7 +215,8 @@ fn virtio() -> Option<pci::Function> {
 fn guest(context: Context) -> u32 {
     // Its registers lie above 4 GiB.
     paging::map_everything();
-    let Some(function) = pci::find_class(nvme::CLASS).or_else(virtio) else {
+    let ahci = || pci::find_class(ahci::CLASS);
+    let Some(function) = pci::find_class(nvme::CLASS).or_else(virtio).or_else(ahci) else {
         println!("disk: no disk");
         return 2;
     };

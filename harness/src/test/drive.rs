@@ -48,6 +48,16 @@ const VIRTIO: Kind = Kind {
         "",
     ],
 };
+const AHCI: Kind = Kind {
+    drive: "disk3",
+    function: "00:1f.2",
+    device: "ide-hd,bus=ide.0,drive=",
+    held: "",
+    reset: [
+        "reset = [{ bar = 5, at = 0x4, size = 4, write = 0x80000001, mask = 0x1, value = 0x0, within = 1000 }]",
+        "",
+    ],
+};
 
 pub fn jobs() -> Vec<Job> {
     let job =
@@ -61,12 +71,17 @@ pub fn jobs() -> Vec<Job> {
         job("drive/nvme-restarts", NVME, 5),
         job("drive/virtio", VIRTIO, 1),
         job("drive/virtio-restarts", VIRTIO, 5),
+        job("drive/ahci", AHCI, 1),
+        job("drive/ahci-restarts", AHCI, 5),
         held("drive/nvme-held", NVME),
         held("drive/virtio-held", VIRTIO),
+        held("drive/ahci-held", AHCI),
         stopped("drive/nvme-held-stopped", NVME),
         stopped("drive/virtio-held-stopped", VIRTIO),
+        stopped("drive/ahci-held-stopped", AHCI),
         not_reset("drive/nvme-held-not-reset", NVME),
         not_reset("drive/virtio-held-not-reset", VIRTIO),
+        not_reset("drive/ahci-held-not-reset", AHCI),
     ]
 }
 

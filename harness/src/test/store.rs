@@ -23,6 +23,7 @@ pub fn jobs() -> Vec<Job> {
         served("poll"),
         served("adaptive"),
         Job::one("store/nvme", 120, |bench| served_by(&nvme(system()?), &bench.dir, "doorbell")),
+        Job::one("store/ahci", 120, |bench| served_by(&ahci(system()?), &bench.dir, "doorbell")),
         Job::one("store/trespass", 120, trespass),
         Job::one("store/trespass-recorded", 120, recorded),
     ]
@@ -67,6 +68,12 @@ fn notified(notify: &str) -> Result<String, String> {
 /// Both clients have their part of the disk, the second one cannot write, and nobody is denied anything.
 fn served(bench: &Bench, notify: &str) -> Result<String, String> {
     served_by(&notified(notify)?, &bench.dir, notify)
+}
+
+/// The system with an AHCI controller, which tells of its answers by its only message.
+fn ahci(text: String) -> String {
+    let changes = [("pci:00:03.0", "pci:00:1f.2"), ("name = \"disk0\"", "name = \"disk3\"")];
+    changes.iter().fold(text, |text, (from, to)| text.replace(from, to))
 }
 
 /// The system with an NVMe controller, which tells of its answers by message 1 and needs more memory for its queues.

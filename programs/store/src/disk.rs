@@ -1,6 +1,8 @@
 //! The program's disk: it finds the function among its grants, and gives the driver registers, memory and time.
 
-use bulkhead_disks::{Clock, Configuration, Memory, Nvme, Registers, VirtioBlk, Wrong, nvme};
+use bulkhead_disks::{
+    Ahci, Clock, Configuration, Memory, Nvme, Registers, VirtioBlk, Wrong, ahci, nvme,
+};
 use bulkhead_program::abi::{Grant, Name};
 use bulkhead_program::{Program, now};
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Request};
@@ -12,6 +14,8 @@ pub enum AnyDisk {
     Virtio(VirtioBlk<Part, Queues, Now>),
     /// An NVMe controller; message 1 tells of its answers.
     Nvme(Nvme<Part, Queues, Now>),
+    /// An AHCI controller; its message or line tells of the answers. The argument `port=N` names the disk's port.
+    Ahci(Ahci<Part, Queues, Now>),
 }
 
 impl AnyDisk {
@@ -32,11 +36,17 @@ impl AnyDisk {
         let configuration = part("config").ok_or(Wrong::Lacks("configuration space"))?;
         let (own, address) = program.memory_for_device(memory);
         let queues = Queues { own, address };
-        if configuration.read(0x08) >> 8 == nvme::CLASS {
-            let bar = part("0").ok_or(Wrong::Lacks("registers"))?;
-            return Nvme::new(bar, queues, Now, 1).map(Self::Nvme);
-        }
         let bars = |n: u8| part(core::str::from_utf8(&[b'0' + n % 10]).ok()?);
+        let bar = |n| bars(n).ok_or(Wrong::Lacks("registers"));
+        match configuration.read(0x08) >> 8 {
+            nvme::CLASS => return Nvme::new(bar(0)?, queues, Now, 1).map(Self::Nvme),
+            ahci::CLASS => {
+                // No port has such a number, as none has one beyond its type.
+                let port = program.number("port").unwrap_or(0).try_into().unwrap_or(u8::MAX);
+                return Ahci::new(bar(ahci::BAR)?, queues, Now, port).map(Self::Ahci);
+            }
+            _ => {}
+        }
         VirtioBlk::new(&configuration, bars, queues, Now, 0).map(Self::Virtio)
     }
 
@@ -45,6 +55,7 @@ impl AnyDisk {
         match self {
             Self::Virtio(disk) => disk.fault(),
             Self::Nvme(disk) => disk.fault(),
+            Self::Ahci(disk) => disk.fault(),
         }
     }
 }
@@ -60,6 +71,7 @@ macro_rules! each {
         match $self {
             Self::Virtio($disk) => $call,
             Self::Nvme($disk) => $call,
+            Self::Ahci($disk) => $call,
         }
     };
 }

@@ -7,6 +7,7 @@
 //! * `share=N` (default 8): most requests of a client in a round;
 //! * `queues=N` (default 1): queues of each client's device;
 //! * `spin=MICROSECONDS` (default 2): longest time that it looks before it sleeps, where the channels are `adaptive`;
+//! * `port=N` (default 0): port of the disk, if the function is an AHCI controller;
 //! * `trespass=1`: before it serves, it tells the disk to write to memory that the disk must not reach.
 //!
 //! It needs the function, memory `rings` for the device, and the notification `work`, which the device's interrupt and
