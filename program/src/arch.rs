@@ -24,8 +24,8 @@ pub(crate) struct Call {
     pub(crate) words: [u64; 4],
 }
 
-/// A number that is read from and written to a device's registers by one plain move. A monitor that answers for registers
-/// carries out no other instruction, and the compiler makes a comparison with memory of a volatile read.
+/// A number that is read from and written to a device's registers by one plain move. A monitor that answers for
+/// registers carries out no other instruction. The compiler may make a comparison with memory of a volatile read.
 pub(crate) trait Moved: Sized {
     /// Reads it.
     ///

@@ -141,8 +141,8 @@ fn tried(seen: &Seen) -> Result<(), String> {
     seen.ensure(seen.console.contains(TRIED), format!("nobody says {TRIED:?}"))
 }
 
-/// Intel's IOMMU in QEMU records the first access that it blocks, as AMD's there does not. The report names the owner of
-/// that memory, and the rule that denies it.
+/// Intel's IOMMU in QEMU records the first access that it blocks, as AMD's there does not. The report names the owner
+/// of that memory, and the rule that denies it.
 fn recorded(bench: &Bench) -> Result<String, String> {
     let text = trespassing(system()?).replace("qemu-q35.toml", "qemu-q35-vtd.toml");
     let seen = start(text, &bench.dir, false)?;

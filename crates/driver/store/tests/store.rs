@@ -421,8 +421,8 @@ fn answers_of_a_disk_that_lies_are_nobodys() {
     assert_eq!(world.store.under_way(), 0);
 }
 
-/// A client that writes anything into all that it can write, beside an honest one. Each request that reaches the disk is
-/// within the client's part and the buffers of its own channel; the honest one is served in each round.
+/// A client writes anything into all that it can write, beside an honest one. Each request that reaches the disk is
+/// within the client's part and the buffers of its own channel. The honest client is served in each round.
 #[test]
 fn a_client_that_writes_anything_reaches_its_own_part_only() {
     let mut world = World::new(INFO, &HALVES);
