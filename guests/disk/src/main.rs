@@ -1,5 +1,5 @@
-//! Drives an NVMe controller or a virtio block device of its own with the drivers of `bulkhead-disks`: writes pages,
-//! reads them back, compares, asleep until the device's MSI-X interrupt comes.
+//! Drives an NVMe controller or a virtio block device of its own with the drivers of `bulkhead-disks`. It writes pages,
+//! reads them back, compares, and is asleep until the device's MSI-X interrupt comes.
 //!
 //! Arguments:
 //!

@@ -64,8 +64,8 @@ pub trait Disk {
     fn ring(&mut self);
     /// Returns a request that is done, by its tag.
     fn completed(&mut self) -> Option<(u16, Result<(), Failed>)>;
-    /// Asks the disk to interrupt for its answers, or not to; it may do so anyway. A look for answers follows before the
-    /// caller sleeps.
+    /// Asks the disk to interrupt for its answers, or not to; it may do so anyway. A look for answers follows before
+    /// the caller sleeps.
     fn interrupts(&mut self, wanted: bool) {
         let _ = wanted;
     }
