@@ -136,8 +136,8 @@ pub struct Nvme<R, M, C> {
 }
 
 impl<R: Registers, M: Memory, C: Clock> Nvme<R, M, C> {
-    /// Switches the controller on. `registers` is its first BAR, and `memory` has at least [`MEMORY`] bytes. `vector` is
-    /// the entry of its interrupt among its messages.
+    /// Switches the controller on. `registers` is its first BAR, and `memory` has at least [`MEMORY`] bytes. `vector`
+    /// is the entry of its interrupt among its messages.
     ///
     /// # Errors
     /// It lacks something, lies, or is silent.
