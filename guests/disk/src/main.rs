@@ -1,5 +1,5 @@
 //! Drives an NVMe controller, a virtio block device or the first port of an AHCI controller of its own with the drivers
-//! of `bulkhead-disks`: writes pages, reads them back, compares, asleep until the device's message comes.
+//! of `bulkhead-disks`. It writes pages, reads them back, compares, and is asleep until the device's message comes.
 //!
 //! Arguments:
 //!

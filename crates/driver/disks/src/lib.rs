@@ -1,5 +1,5 @@
-//! Drivers of disks behind [`bulkhead_store::disk::Disk`]: portable, without `unsafe`. A bare guest and a program of the
-//! kernel drive the hardware with them.
+//! Drivers of disks behind [`bulkhead_store::disk::Disk`]: portable, without `unsafe`. A bare guest and a program of
+//! the kernel drive the hardware with them.
 //!
 //! * A driver reaches its device by [`Registers`], [`Memory`] and [`Clock`]. The caller finds the function, lets it
 //!   access memory, and sets up its interrupt.

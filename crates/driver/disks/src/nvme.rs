@@ -1,4 +1,5 @@
-//! An NVMe controller (NVM Express 1.4, base specification): one queue pair for reads and writes of its first namespace.
+//! An NVMe controller (NVM Express 1.4, base specification): one queue pair for reads and writes of its first
+//! namespace.
 //!
 //! The identifier of a command is its slot's number. The driver waits for commands of the admin queue, one at a time,
 //! while it sets the controller up. Their interrupts, of message 0, need no handler.
@@ -135,8 +136,8 @@ pub struct Nvme<R, M, C> {
 }
 
 impl<R: Registers, M: Memory, C: Clock> Nvme<R, M, C> {
-    /// Switches the controller on. `registers` is its first BAR, `memory` at least [`MEMORY`] bytes, and `vector` is the
-    /// entry of its interrupt among its messages.
+    /// Switches the controller on. `registers` is its first BAR, and `memory` has at least [`MEMORY`] bytes. `vector`
+    /// is the entry of its interrupt among its messages.
     ///
     /// # Errors
     /// It lacks something, lies, or is silent.

@@ -1,8 +1,8 @@
 //! A virtio block device behind PCI (virtio 1.2, 4.1 and 5.2): one split queue with an interrupt of its own.
 //!
 //! A slot is three descriptors: a header, the data, a status. So the head of a chain is three times its slot's number.
-//! The driver reads two of the device's values: the used ring's index and the head in an element. It tells the device of
-//! each batch, also when the device asks for no such news: to heed that would need a fence for each batch.
+//! The driver reads two of the device's values: the used ring's index and the head in an element. It tells the device
+//! of each batch, also when the device asks for no such news. To heed that would need a fence for each batch.
 
 use crate::device::{Clock, Configuration, Memory, Registers, Window, Wrong, clear, useless, wait};
 use crate::flights::{Answer, Flights, SLOTS};
@@ -143,7 +143,7 @@ pub struct VirtioBlk<R, M, C> {
 }
 
 impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
-    /// Switches the device on. `bars` has its registers by the number of a BAR, `memory` at least [`MEMORY`] bytes, and
+    /// Switches the device on. `bars` has its registers by the number of a BAR, and `memory` at least [`MEMORY`] bytes.
     /// `vector` is the entry of its interrupt among its messages.
     ///
     /// # Errors

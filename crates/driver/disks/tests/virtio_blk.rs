@@ -338,7 +338,7 @@ fn requests_are_answered_in_any_order() {
     assert_eq!(disk.fault(), None);
 }
 
-/// A request whose status the device has not written failed, although its slot has an old one.
+/// A request without a new status failed, although its slot has an old one.
 #[test]
 fn an_old_status_is_no_answer() {
     let device = Device::new();
