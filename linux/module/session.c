@@ -393,9 +393,12 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 	struct bh_device *bh = virtio->bh;
 	struct bh_queue *q = &bh->queues[n];
 	u16 num = virtio->is.sizes[n];
+	unsigned long flags;
 
 	if (n >= virtio->is.queues || !num)
 		return -ENOENT;
+	/* The watch looks whether anything waits. */
+	spin_lock_irqsave(&bh->lock, flags);
 	*q = (struct bh_queue){
 		.bh = bh,
 		.num = num,
@@ -410,6 +413,7 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 		.answers = virtio->vdev.id.device == VIRTIO_ID_BLOCK,
 	};
 	INIT_LIST_HEAD(&q->waiting);
+	spin_unlock_irqrestore(&bh->lock, flags);
 	q->pages = alloc_pages_exact(q->size, GFP_KERNEL | __GFP_ZERO);
 	q->chains = kvcalloc(num, sizeof(*q->chains), GFP_KERNEL);
 	if (!q->pages || !q->chains)
@@ -716,7 +720,7 @@ static void watch(struct work_struct *work)
 	bool lost = !open || peer != bh->peer || bh->spoilt;
 
 	WRITE_ONCE(bh->heard, hello);
-	if (bh->leaving) {
+	if (READ_ONCE(bh->leaving)) {
 		/* As long as it answers, a disk's driver may still write. */
 		if (bh->outlives && (lost || late(bh)))
 			give_up(bh);
@@ -874,9 +878,9 @@ static void remove(struct pci_dev *pci)
 	struct bh_device *bh = pci_get_drvdata(pci);
 
 	hush(bh);
-	cancel_delayed_work_sync(&bh->watch);
 	/* A disk's driver may have something to write: it looks, and is watched, until that is over. */
-	bh->leaving = true;
+	WRITE_ONCE(bh->leaving, true);
+	cancel_delayed_work_sync(&bh->watch);
 	tasklet_schedule(&bh->work);
 	queue_delayed_work(system_long_wq, &bh->watch, 0);
 	unplug(bh);

@@ -127,6 +127,7 @@ fn rogue(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
     });
     let told = told.unwrap_or(0);
     seen.ensure(told >= LEAST, format!("{told} lies: the rogue is too tame"))?;
+    seen.ensure(said.contains(", 0 reads were stale"), "an answer was taken for more than it was")?;
     seen.ensure(said.contains("all as written"), "the disk does not work after that")?;
     Ok(format!("{told} lies, and no complaint; then an honest disk works"))
 }

@@ -19,6 +19,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// A life, at most, and at least half of that.
 const LIFE: usize = 100_000;
 const SECTORS: u64 = 4096;
+/// Content that no driver may take for an answer.
+const STALE: u8 = 0x5A;
 const BORDERS: [u32; 14] =
     [0, 1, 3, 100, 511, 512, 513, 4095, 4096, 8192, 0xFFFF, 0x80_0000, 0x8000_0000, u32::MAX];
 
@@ -130,6 +132,9 @@ impl Liar {
             9 => 2,
             _ => 1,
         };
+        // All that is read is zeros, also from the honest disk afterwards. An answer that is short hides other bytes.
+        let content = if written == len { 0 } else { STALE };
+        write(&side.mine, chain.writes.at, &vec![content; len.saturating_sub(1)]);
         if let Some(queue) = side.device.queue(0) {
             (0..times).for_each(|_| queue.used(chain, written));
             queue.tell();
@@ -154,19 +159,20 @@ pub fn poke(millis: &str) -> io::Result<()> {
         .map(|flags| thread::spawn(move || poke_all(flags, end)))
         .into_iter()
         .collect();
-    let mut all = [0u64; 2];
+    let mut all = [0u64; 3];
     for worker in threads {
         let counts = worker.join().map_err(|_| io::Error::other("a thread panicked"))?;
         all.iter_mut().zip(counts).for_each(|(all, count)| *all += count);
     }
-    println!("bhvirtio: poked: {} went well, {} did not", all[0], all[1]);
-    Ok(())
+    let [well, failed, stale] = all;
+    println!("bhvirtio: poked: {well} went well, {failed} did not, {stale} reads were stale");
+    if stale == 0 { Ok(()) } else { Err(io::Error::other("stale reads")) }
 }
 
-/// Returns how many requests went well, and how many did not.
-fn poke_all(flags: i32, end: Instant) -> [u64; 2] {
+/// Returns how many requests went well, how many did not, and how many reads were no zeros.
+fn poke_all(flags: i32, end: Instant) -> [u64; 3] {
     let mut chance = Chance::new();
-    let mut counts = [0; 2];
+    let mut counts = [0; 3];
     let memory = &mut vec![0; 128 << 10];
     let start = memory.as_ptr().align_offset(4096);
     while Instant::now() < end {
@@ -181,11 +187,18 @@ fn poke_all(flags: i32, end: Instant) -> [u64; 2] {
                 let at = 512 * chance.below(SECTORS as usize) as u64;
                 let bytes = &mut memory[start..start + len];
                 let done = match chance.below(3) {
-                    0 => file.read_exact_at(bytes, at),
-                    1 => file.write_all_at(bytes, at),
+                    0 => {
+                        bytes.fill(0);
+                        file.read_exact_at(bytes, at)
+                    }
+                    1 => {
+                        bytes.fill(0);
+                        file.write_all_at(bytes, at)
+                    }
                     _ => file.sync_data(),
                 };
                 counts[usize::from(done.is_err())] += 1;
+                counts[2] += u64::from(done.is_ok() && bytes.contains(&STALE));
             }
         }
         thread::sleep(Duration::from_millis(1));
