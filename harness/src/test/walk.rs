@@ -65,12 +65,10 @@ pub fn jobs() -> Vec<Job> {
 fn store(bench: &Bench) -> Result<(), String> {
     let seen = super::store::stopped(&bench.dir)?;
     let (outcome, audited) = (seen.outcome()?, seen.audited()?);
-    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?;
-    let memory = memory.whole().map_err(|e| e.to_string())?;
+    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?.whole();
     let claim = bulkhead_run::audit::claim(&outcome.baked.plan, &artifacts());
     let claim = claim.map_err(|e| e.to_string())?;
-    let machine =
-        Machine { memory: &memory, baked: &outcome.baked, claim, registers: &audited.registers };
+    let machine = Machine { memory, baked: &outcome.baked, claim, registers: &audited.registers };
     let right = machine.look(|_| {});
     let result = match &right.findings[..] {
         [] => Ok(format!("{} frames of tables", right.tables)),
