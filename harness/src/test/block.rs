@@ -74,21 +74,25 @@ fn second(manifest: &mut Manifest, notify: &str) {
 /// The device side is killed again and again, while the client writes and reads.
 fn restarts(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
     const TIMES: usize = 50;
-    let client = script("bhvirtio disk bhvirtio exercise /dev/vda 2000");
+    /// A life can end before its session begins.
+    const LEAST: usize = TIMES / 2;
+    let client = script("bhvirtio disk bhvirtio exercise /dev/vda 2400");
     let server = script(&format!(
-        "truncate -s 8M /tmp/disk;bhvirtio again {TIMES} 16 bhvirtio block lan /tmp/disk"
+        "truncate -s 8M /tmp/disk;bhvirtio again {TIMES} 20 bhvirtio block lan /tmp/disk"
     ));
     let seen = look(&two([kernel, NEWER], [&client, &server], notify), bench)?;
     let said = driver(&seen)?;
     let exercised = exercised(&seen, said, "/dev/vda")?;
     let side = seen.serial(2)?;
     seen.ensure(side.contains(&format!("killed {TIMES} times")), "it was not killed so often")?;
+    let sessions = side.matches("lan: Begun").count();
+    seen.ensure(sessions >= LEAST, format!("{sessions} sessions: it was killed too early"))?;
     seen.ensure(sound(side), "the device side's kernel complains")?;
     seen.ensure(!said.contains("I/O error"), "the client saw an error")?;
     seen.ensure(!said.contains("the device is gone"), "the client lost its disk")?;
     // Its log holds back some of them.
     seen.ensure(said.contains("the device is back"), "its driver saw no restart")?;
-    Ok(format!("{TIMES} restarts; {exercised}"))
+    Ok(format!("{TIMES} restarts, {sessions} sessions; {exercised}"))
 }
 
 /// A device side that has another disk than the one before, and one that is silent for longer than the client waits.
@@ -111,7 +115,7 @@ fn gone(bench: &Bench) -> Result<String, String> {
 /// A device side that lies, then an honest one.
 fn rogue(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
     const LEAST: u64 = 100;
-    let client = script("bhvirtio disk bhvirtio poke 3000;bhvirtio exercise honest 50")
+    let client = script("bhvirtio disk bhvirtio poke 3000&&bhvirtio exercise honest 50")
         + " bulkhead_virtio.revive_s=1";
     let server = script(
         "truncate -s 8M /tmp/disk;bhvirtio mislead lan 2500 bhvirtio block lan /tmp/disk --serial honest",
