@@ -359,8 +359,8 @@ struct bulkhead_name_messages {
     bool adaptive;
     /* Doorbell that the sender rings, or number of the receiver's interrupt; 0: the receiver is not woken. */
     uint16_t bell;
-    /* Doorbell that a virtio device's receiver rings, or number of the sender's interrupt; 0: the sender
- * is not woken. */
+    /* Doorbell that the receiver rings, or number of the sender's interrupt; 0: the sender is not woken.
+ * Only a virtio device has it. */
     uint16_t back;
     /* Bytes of a message, if all have one size. */
     uint32_t message;
