@@ -21,7 +21,7 @@ const RANGES: u32 = 64;
 /// Zeros at a time.
 const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What the command line says.
+/// Options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Terms<'a> {
     read_only: bool,
