@@ -19,7 +19,7 @@ const MOST: u32 = 256 * 1024;
 /// Ranges of a request that discards or writes zeros, at most.
 const RANGES: u32 = 64;
 /// Zeros at a time.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
