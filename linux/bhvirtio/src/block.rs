@@ -19,9 +19,9 @@ const MOST: u32 = 256 * 1024;
 /// Ranges of a request that discards or writes zeros, at most.
 const RANGES: u32 = 64;
 /// Zeros at a time.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What the command line says.
+/// Options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Terms<'a> {
     read_only: bool,

@@ -74,7 +74,7 @@ impl Worker {
             random: 0x9E37_79B9_7F4A_7C15 ^ (number as u64 + 1) << 32,
             counts: [0; 4],
         };
-        // What was there before.
+        // The content that it finds.
         for at in (0..part).step_by(PIECE) {
             let len = PIECE.min(part - at);
             let from = worker.read(at, len, 0)?;

@@ -111,7 +111,7 @@ pub enum Kind {
     Flush,
     /// The disk's name.
     Id,
-    /// Nobody needs the content of some ranges any more.
+    /// The content of some ranges is not needed any more.
     Discard,
     /// Some ranges become zeros.
     Zero,
