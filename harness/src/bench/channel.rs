@@ -254,8 +254,8 @@ fn figure(line: &str) -> Result<Figure, Failure> {
 
 /// Judges our time divided by that of the best other crate, so less is better: 1.0 and 1.2 times as fast. A mailbox is
 /// judged by the cycles above a copy. Rounds in which a side waited for a core do not count. The lower quartile of the
-/// others is judged: three quarters have to be worse to fail. Batches against batches are only reported, and so are two operations at
-/// once.
+/// others is judged: three quarters have to be worse to fail. Batches against batches are only reported, and so are two
+/// operations at once.
 fn bound(name: &str, judged: f64) -> Must {
     match name.rsplit('_').next() {
         Some("copy" | "place" | "trip") => Must::Often(1.0, judged),
@@ -289,7 +289,7 @@ mod tests {
         // The medians say that it is slower, but a quarter of the rounds says that it need not be.
         let one = figure("channel.native_rtrb_64_place_trip ns 90.0 80.0 0.98 rtrb").expect("one");
         assert!(one.reached(), "{}", one.verdict());
-        // Of a host that was busy all the time, nothing is said.
+        // A host that was busy all the time is not judged.
         let one = figure("channel.native_rtrb_64_copy ns 437.0 422.0 - rtrb").expect("one");
         assert_eq!(one.verdict(), "reported");
         assert!(one.note.contains("not judged"), "{}", one.note);

@@ -1,5 +1,5 @@
-//! A disk through the wall: the stock driver of a Linux, 6.12 and 6.1, over a channel, with our module. Another Linux has
-//! the device side, a file. That is killed again and again, or lies.
+//! A disk through the wall: the stock driver of a Linux, 6.12 and 6.1, over a channel, with our module. Another Linux
+//! has the device side, a file. The device side is killed again and again, or lies.
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen};

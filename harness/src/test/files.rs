@@ -91,7 +91,8 @@ fn log(disk: &Path) -> Result<Vec<u8>, String> {
 
 /// A word of the log, as the writer makes it.
 fn word(at: u64) -> u64 {
-    (at / WORDS << 32 | at % WORDS).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    let (round, at) = (at / WORDS, at % WORDS);
+    (round << 32 | at).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 fn works(bench: &Bench) -> Result<String, String> {

@@ -1,5 +1,5 @@
-//! A disk that lies, for tests. Descriptions cannot be; answers are short, come twice or not at all, or name a request
-//! that was not made; a status has any value or is not written. And a user of such disks, whatever comes of that.
+//! A disk that lies, for tests. Descriptions cannot be. Answers are short, come twice or not at all, or name a request
+//! that was not made. A status has any value, or is not written. And a user of such disks, whatever comes of that.
 
 use crate::lie::Chance;
 use crate::side::Side;

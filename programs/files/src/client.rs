@@ -54,7 +54,7 @@ impl Files {
     }
 
     fn call(self, call: Call, words: &[u64]) -> Result<u64, Status> {
-        // What the caller has put into the memory is there before the server is.
+        // The caller's bytes are in the memory before the server looks.
         core::sync::atomic::fence(Ordering::Release);
         let answer = self.endpoint.call(Message::new(call as u64, words));
         let [status, value, ..] = answer.map_err(|_| Status::Disk)?.words;
@@ -103,7 +103,7 @@ impl File {
     /// Closes it; its bytes and its length are on the disk, or in the disk's cache.
     ///
     /// # Errors
-    /// As [`Status`] has them. It is closed all the same.
+    /// As [`Status`] has them. It is closed nevertheless.
     pub fn close(self) -> Result<(), Status> {
         self.files.call(Call::Close, &[self.handle]).map(|_| ())
     }

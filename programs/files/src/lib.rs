@@ -4,8 +4,8 @@
 //! read. Names are of the form `FLIGHT.LOG`: at most eight letters, a dot, at most three. All files are in the root
 //! folder of the disk's first partition.
 //!
-//! FAT has no journal. [`Call::Flush`] makes a file's bytes and length durable. A loss of power in the middle of another
-//! call can lose that call, and leave clusters that no file has.
+//! FAT has no journal. [`Call::Flush`] makes a file's bytes and length durable. A loss of power in the middle of
+//! another call can lose that call, and leave clusters that no file has.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod client;
@@ -58,7 +58,7 @@ impl Call {
     }
 }
 
-/// What a file is opened for.
+/// Purpose of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// To read a file that is there.

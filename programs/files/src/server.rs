@@ -212,7 +212,7 @@ fn name(words: [u64; 2]) -> Result<([u8; NAME], usize), Status> {
     if len == 0 || bytes[0] == b'.' { Err(Status::Invalid) } else { Ok((bytes, len)) }
 }
 
-/// What a client is told of an error.
+/// Status of an error, for the client.
 fn status<D: Storage>(error: &Error<D::Error>) -> Status {
     match error {
         Error::NotFound => Status::Absent,

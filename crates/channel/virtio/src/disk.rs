@@ -6,8 +6,8 @@
 //! their order, to a disk with the very description. A write's bytes stay as they are until the answer, so a client
 //! sees a pause, and no error.
 //!
-//! What comes from the disk is a claim. It can change while it is read, and a disk that lies about completion cannot be
-//! found without checksums.
+//! Bytes from the disk are a claim. They can change while they are read, and a disk that lies about completion cannot
+//! be found without checksums.
 
 use crate::block::feature::{FLUSH, READ_ONLY};
 use crate::block::{DEVICE, HEADER, OK, SECTOR, UNKNOWN};
@@ -299,8 +299,8 @@ impl<M: Memory> Disk<M> {
     }
 }
 
-/// Bytes of a place: in the client's section a page whose end is the header, then the bytes. In the disk's section the
-/// bytes, then the status. So the bytes begin at a page's beginning in both.
+/// Bytes of a place. In the client's section it is a page that ends with the header, then the bytes. In the disk's
+/// section it is the bytes, then the status. So the bytes begin at a page's beginning in both.
 fn stride(most: usize) -> Option<usize> {
     most.checked_next_multiple_of(PAGE)?.checked_add(PAGE)
 }

@@ -1,5 +1,5 @@
-//! A client of a disk against the device side of this crate: out of order, with ends and new beginnings of either, and
-//! against one that writes anything.
+//! A client of a disk against the device side of this crate: out of order, and with ends and new beginnings of either.
+//! A device side that writes anything harms nothing.
 
 use bulkhead_channel::host::Region;
 use bulkhead_channel::{Bytes, Memory};
@@ -140,7 +140,7 @@ fn a_bad_request_is_not_sent() {
         assert_eq!(disk.send(slot, operation, sector, len), Err(Failed::Bad), "{sector} {len}");
     }
     assert_eq!(disk.waiting(), 0);
-    // What has been sent is the disk's until it answers.
+    // A request is the disk's until the answer.
     assert_eq!(disk.send(slot, Operation::Read, SECTORS - 8, MOST), Ok(()));
     assert_eq!(disk.send(slot, Operation::Read, 0, 512), Err(Failed::Bad));
     disk.free(slot);
@@ -166,7 +166,7 @@ fn another_kind_or_another_size_is_refused() {
     assert_eq!(meet(&mut side, &mut disk), [News::Up(info(0))]);
 }
 
-/// What a disk's side says of one read: the index of its ring, the chain, the bytes that it wrote, the status.
+/// A disk's side answers one read: index of its ring, chain, bytes that it wrote, status.
 #[test]
 fn an_answer_is_a_claim() {
     let whole = MOST as u64 + 1;

@@ -254,7 +254,7 @@ impl Backing for Common {
             let word = &words[at / 8];
             let mut bytes = word.load(Ordering::Relaxed).to_le_bytes();
             bytes[at % 8] = *byte;
-            // The client waits for the answer: both sides write, and not at the same time, or it harms itself.
+            // The client waits for the answer. If it writes meanwhile, it harms itself.
             word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
         }
         true

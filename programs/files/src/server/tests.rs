@@ -1,5 +1,4 @@
-//! The server against a model, and against another implementation of the same file system, which makes the disk and
-//! reads it afterwards.
+//! The server against a model. Another implementation of the file system makes the disk, and reads it afterwards.
 
 use crate::{Backing, Call, END, Mode, OPEN, Server, Status, Storage, packed};
 use bulkhead_random::SplitMix64;
@@ -232,7 +231,7 @@ fn files_are_as_a_model_has_them_and_another_implementation_reads_them() {
         assert_eq!(bench.call(1, Call::Length, &[handle]), Ok(file.len() as u64));
         if random.below(4) == 0 {
             assert_eq!(bench.call(1, Call::Flush, &[handle]), Ok(0));
-            // What was flushed is there for others, while the file is open.
+            // Others see the flushed bytes, while the file is open.
             assert_eq!(bench.disk.files().get(name), Some(&*file), "{name}");
         }
         assert_eq!(bench.call(1, Call::Close, &[handle]), Ok(0));
