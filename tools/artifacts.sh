@@ -72,7 +72,7 @@ fi
 # Our module with the drivers that it serves, for either kernel.
 modules=()
 for tree in "$ARTIFACTS"/modules-*-cloud; do modules+=("tree:/=$tree"); done
-initramfs virtio bhbench bhchannel bhtrue bhvirtio "file:/ext4.gz=$EMPTY" "${modules[@]}" link:/sbin/modprobe=/bin/busybox
+initramfs virtio bhbench bhchannel bhtrue bhvirtio bulkheadctl "file:/ext4.gz=$EMPTY" "${modules[@]}" link:/sbin/modprobe=/bin/busybox
 
 # Streams between two of them, with our module and without.
 initramfs iperf bhchannel bhio bhvirtio "tree:/=$ARTIFACTS/modules-6.12-cloud" "tree:/=$ARTIFACTS/iperf3" link:/sbin/modprobe=/bin/busybox

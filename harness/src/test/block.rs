@@ -2,9 +2,11 @@
 //! has the device side, a file. The device side is killed again and again, or lies.
 
 use super::driver::{Bench, Job};
-use super::system::{Manifest, Seen};
+use super::system::{Manifest, Seen, run};
 use super::virtio::{NEWER, OLDER, driver, look, sound, two};
+use crate::build;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 pub fn jobs() -> Vec<Job> {
     vec![
@@ -13,6 +15,8 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "doorbell")),
         Job::one("block/restarts-6.1", 240, |bench| restarts(bench, OLDER, "poll")),
         Job::one("block/gone", 240, gone),
+        Job::one("block/store", 240, |bench| store(bench, 0)),
+        Job::one("block/store-restarts", 240, |bench| store(bench, 50)),
         Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell")),
         Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll")),
     ]
@@ -93,6 +97,43 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String>
     // Its log holds back some of them.
     seen.ensure(said.contains("the device is back"), "its driver saw no restart")?;
     Ok(format!("{TIMES} restarts, {sessions} sessions; {exercised}"))
+}
+
+/// A driver sandbox of the kernel serves the Linux: `tests/store/virtio.toml`, with a Linux in the place of its first
+/// client. It is restarted so many times by the Linux itself, while that writes and reads.
+fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
+    let path = build::root().join("tests/store/virtio.toml");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let (text, _) = text.split_once("[[sandbox]]\nname = \"one\"").ok_or("no client in it")?;
+    let text = text
+        .replace("ends_with = [\"one\", \"two\"]", "ends_with = [\"one\"]")
+        .replace("disk=first:0:4096 disk=second:4096:0:ro", "disk=first:0:16384")
+        .replace("    { channel = \"second\", notification = \"work\", bits = 4 },\n", "")
+        .replace("dma = [\"rings\", \"first\", \"second\"]", "dma = [\"rings\", \"first\"]")
+        .replace("size = \"256 KiB\"", "size = \"1 MiB\"");
+    let client = script(&format!(
+        "bhvirtio disk;bhvirtio exercise /dev/vda 6000&bhvirtio each {restarts} 40 bulkheadctl restart store;wait"
+    ));
+    let mut manifest = Manifest(text).linux("one", NEWER, &client, &[1], "256 MiB", 1);
+    manifest.0 += "restart = [\"store\"]\n";
+    manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:virtio.cpio");
+    super::store::disk(&bench.dir)?;
+    // In real time: virtual time runs ahead of a disk.
+    let seen = run(&manifest, &bench.dir, |o| {
+        o.time = bulkhead_qemu::Time::Live;
+        o.limit = Duration::from_secs(220);
+    })?;
+    let said = driver(&seen)?;
+    seen.undisturbed("one", &["exited", "stopped"])?;
+    let exercised = exercised(&seen, said, "/dev/vda")?;
+    seen.ensure(!said.contains("I/O error"), "the client saw an error")?;
+    seen.ensure(!said.contains("the device is gone"), "the client lost its disk")?;
+    let ran = said.contains(&format!("bhvirtio: ran {restarts} times"));
+    seen.ensure(ran, "the store was not restarted so often")?;
+    let store = seen.sandbox("store")?;
+    seen.ensure(store.restarts == u64::from(restarts), format!("{} restarts", store.restarts))?;
+    seen.ensure(store.denials == 0, format!("{} denials of the store", store.denials))?;
+    Ok(format!("{restarts} restarts; {exercised}"))
 }
 
 /// A device side that has another disk than the one before, and one that is silent for longer than the client waits.

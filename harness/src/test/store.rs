@@ -34,12 +34,17 @@ fn system() -> Result<String, String> {
     std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Runs it, with the disk's file, in real time: virtual time runs ahead of a disk.
-fn start(text: String, dir: &Path, audit: bool) -> Result<Seen, String> {
+/// Makes the disk's file.
+pub fn disk(dir: &Path) -> Result<(), String> {
     let content: Vec<u8> = (0..SIZE).map(|at| 0xA0 | (at / 512) as u8 & 0xF).collect();
     let file = std::fs::create_dir_all(dir);
     let file = file.and_then(|()| std::fs::write(dir.join("disk.img"), content));
-    file.map_err(|e| format!("disk.img: {e}"))?;
+    file.map_err(|e| format!("disk.img: {e}"))
+}
+
+/// Runs it, with the disk's file, in real time: virtual time runs ahead of a disk.
+fn start(text: String, dir: &Path, audit: bool) -> Result<Seen, String> {
+    disk(dir)?;
     run(&Manifest(text), dir, |options| {
         options.time = bulkhead_qemu::Time::Live;
         options.limit = Duration::from_secs(100);

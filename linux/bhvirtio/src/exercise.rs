@@ -5,6 +5,7 @@
 //! Half of the threads go past the page cache, in sectors, with memory of any alignment in sectors. The others go
 //! through it, from any byte on. They write it back and forget it now and then, so reads come from the disk, too.
 
+use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, PosixFadviseAdvice, fallocate, posix_fadvise};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -178,9 +179,16 @@ impl Worker {
             0 => FallocateFlags::FALLOC_FL_PUNCH_HOLE,
             _ => FallocateFlags::FALLOC_FL_ZERO_RANGE,
         };
-        fallocate(&self.file, how | keep, (self.base + at) as i64, len as i64)?;
-        self.known[at..at + len].fill(0);
-        self.counts[3] += 1;
-        Ok(())
+        // A device that cannot do it has lost the range from the page cache, and what was not written back with it.
+        self.file.sync_data()?;
+        match fallocate(&self.file, how | keep, (self.base + at) as i64, len as i64) {
+            Ok(()) => {
+                self.known[at..at + len].fill(0);
+                self.counts[3] += 1;
+                Ok(())
+            }
+            Err(Errno::EOPNOTSUPP) => Ok(()),
+            Err(why) => Err(why.into()),
+        }
     }
 }

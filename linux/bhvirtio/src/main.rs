@@ -17,6 +17,7 @@
 //! | `exercise PATH MS` | for tests: writes and reads a file, a device, or the disk of this name, for so long, and looks that all is as it was written |
 //! | `refuses NAME` | for tests: waits for the disk of that name, which must refuse to be written |
 //! | `again TIMES MS PROGRAM ...` | for tests: kills a program after about so long and starts it again, so many times; then lets it be |
+//! | `each TIMES MS PROGRAM ...` | for tests: runs a program to its end so many times, with pauses of about so long |
 //! | `mislead CHANNEL MS PROGRAM ...` | for tests: a disk that lies, then a program in its place |
 //! | `poke MS` | for tests: reads and writes all disks, whatever comes of it |
 //! | `gate` | for tests: sends packets on, and takes them |
@@ -55,6 +56,9 @@ fn main() -> ExitCode {
             driver::named(name).and_then(|path| exercise::run(&path.to_string_lossy(), millis))
         }
         ["refuses", name] => driver::refuses(name),
+        ["each", times, millis, program, ref more @ ..] => {
+            again::each(times, millis, Command::new(program).args(more))
+        }
         ["again", times, millis, program, ref more @ ..] => {
             again::run(times, millis, Command::new(program).args(more))
         }
@@ -77,7 +81,7 @@ fn main() -> ExitCode {
         ["poke", millis] => mislead::poke(millis),
         ["gate"] => gate::run(),
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | refuses NAME | again TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | gate",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | refuses NAME | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | gate",
         )),
     };
     match done {
