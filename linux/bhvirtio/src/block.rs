@@ -7,10 +7,13 @@ use bulkhead_linux::channel::named;
 use bulkhead_virtio::block::*;
 use bulkhead_virtio::layout::{NUM, POOL};
 use bulkhead_virtio::{Chain, Corrupted, Offer};
-use nix::fcntl::{FallocateFlags, fallocate};
+use nix::fcntl::{FallocateFlags, FcntlArg, fallocate, fcntl};
+use nix::libc;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Requests before it looks for news of the driver.
 const ROUND: usize = 32;
@@ -18,6 +21,8 @@ const ROUND: usize = 32;
 const MOST: u32 = 256 * 1024;
 /// Ranges of a request that discards or writes zeros, at most.
 const RANGES: u32 = 64;
+/// Longest time for an earlier life to end.
+const LOCKED: Duration = Duration::from_secs(10);
 /// Zeros at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -60,6 +65,7 @@ pub fn serve(channel: &str, path: &str, terms: &Terms<'_>) -> io::Result<()> {
     if sectors == 0 {
         return Err(io::Error::other(format!("{path}: it has not one sector of {SECTOR} bytes")));
     }
+    lock(&file, terms, LOCKED).map_err(of)?;
     let serial = match terms.serial {
         Some(serial) => serial.to_owned(),
         None => serial(&file).map_err(of)?,
@@ -82,6 +88,27 @@ pub fn serve(channel: &str, path: &str, terms: &Terms<'_>) -> io::Result<()> {
     let side = Side::open(channel, &offer)?;
     println!("bhvirtio: {channel}: {path}, {sectors} sectors, serial {serial}");
     Disk { side, file, read_only: terms.read_only, config, failed: 0 }.run()
+}
+
+/// Waits until no other program serves the file. A life that was killed holds its lock until its last write is done. So
+/// the next one, which gets the requests without an answer once more, finds them done or not begun.
+fn lock(file: &File, terms: &Terms<'_>, limit: Duration) -> io::Result<()> {
+    let kind = if terms.read_only { libc::F_RDLCK } else { libc::F_WRLCK };
+    let whole = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    let begun = Instant::now();
+    while let Err(why) = fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+        if begun.elapsed() >= limit {
+            return Err(io::Error::other(format!("another program serves it: {why}")));
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// The largest request: a quarter of a section, so that several are under way.
@@ -266,6 +293,25 @@ mod tests {
         {
             assert!(Terms::of(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn one_program_at_a_time_writes_a_file() {
+        let path = std::env::temp_dir().join(format!("bhvirtio-lock-{}", std::process::id()));
+        let open =
+            || File::options().create(true).truncate(false).read(true).write(true).open(&path);
+        let [first, second] = [open().expect("a file"), open().expect("a file")];
+        let (writes, reads) = (Terms::default(), Terms { read_only: true, serial: None });
+        let now = Duration::ZERO;
+        assert!(lock(&first, &reads, now).is_ok() && lock(&second, &reads, now).is_ok());
+        assert!(lock(&first, &writes, now).is_err());
+        drop(second);
+        assert!(lock(&first, &writes, now).is_ok());
+        let second = open().expect("a file");
+        assert!(lock(&second, &writes, now).is_err() && lock(&second, &reads, now).is_err());
+        drop(first);
+        assert!(lock(&second, &writes, now).is_ok());
+        std::fs::remove_file(&path).expect("its file");
     }
 
     #[test]
