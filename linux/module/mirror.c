@@ -144,11 +144,14 @@ static void offer(struct bh_queue *q, u16 head)
 	smp_store_release(&q->avail->idx, (__force __virtio16)cpu_to_le16(q->offered));
 }
 
+/* A disk's requests keep their order: its next session gets them once more. */
 static void live(struct bh_queue *q, u16 id, struct bh_chain chain)
 {
+	q->chains[id] = chain;
+	if (!q->answers)
+		return;
 	if (list_empty(&q->waiting))
 		q->bh->answered = jiffies;
-	q->chains[id] = chain;
 	list_add_tail(&q->chains[id].entry, &q->waiting);
 }
 
@@ -160,7 +163,10 @@ static void settled(struct bh_queue *q, struct bh_chain *chain)
 	if (chain->in_len)
 		pool_give(&q->bh->in, chain->in, chain->in_len);
 	chain->live = false;
+	if (!q->answers)
+		return;
 	list_del(&chain->entry);
+	q->bh->answered = jiffies;
 }
 
 /* Copies what a driver sends that does not wait for it. What finds no room is lost. */
@@ -332,7 +338,6 @@ static int drain_one(struct bh_queue *q)
 	if (q->receives && !received(q, id, len))
 		return spoil(q, "packet of length", len);
 	settled(q, chain);
-	bh->answered = jiffies;
 	q->seen++;
 	if (!q->copied)
 		complete_one(q, id, len);
@@ -376,13 +381,18 @@ unsigned int bh_drain(struct bh_queue *q)
 	unsigned long flags;
 	int more = 1;
 
+	/* Another session of such a device is another device. */
+	if (!q->answers && !joined(bh))
+		return 0;
 	for (n = 0; more && n < q->num; n++) {
 		spin_lock_irqsave(&bh->lock, flags);
-		/* Each time: a session can end, and another begin, between two chains. */
+		/* Of a disk a session can end, and another begin, between two chains. */
 		if (bh->dead && q->answers)
 			more = fail_one(q);
+		else if (bh->spoilt || bh->away || (q->answers && !joined(bh)))
+			more = 0;
 		else
-			more = bh->spoilt || bh->away || !joined(bh) ? 0 : drain_one(q);
+			more = drain_one(q);
 		spin_unlock_irqrestore(&bh->lock, flags);
 	}
 	return n - !more;
