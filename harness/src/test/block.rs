@@ -130,6 +130,8 @@ fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
     seen.ensure(!said.contains("the device is gone"), "the client lost its disk")?;
     let ran = said.contains(&format!("bhvirtio: ran {restarts} times"));
     seen.ensure(ran, "the store was not restarted so often")?;
+    let back = said.contains("the device is back");
+    seen.ensure(back == (restarts > 0), "the client's module saw no restart, or one of nobody's")?;
     let store = seen.sandbox("store")?;
     seen.ensure(store.restarts == u64::from(restarts), format!("{} restarts", store.restarts))?;
     seen.ensure(store.denials == 0, format!("{} denials of the store", store.denials))?;

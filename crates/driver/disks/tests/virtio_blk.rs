@@ -39,7 +39,7 @@ struct State {
     status: u8,
     /// The status never becomes 0, features are never right, there is no vector, the configuration never rests.
     stuck: bool,
-    stubborn: bool,
+    refuses_features: bool,
     no_vector: bool,
     restless: bool,
     /// It hears no notification.
@@ -124,7 +124,7 @@ impl Device {
             selects: [0; 2],
             status: 15,
             stuck: false,
-            stubborn: false,
+            refuses_features: false,
             no_vector: false,
             restless: false,
             deaf: false,
@@ -234,7 +234,7 @@ impl Registers for Device {
     fn write8(&self, at: u64, value: u8) {
         let mut state = self.0.borrow_mut();
         assert_eq!(at, COMMON + 0x14);
-        let wrong = state.stubborn || state.accepted & !state.offered != 0;
+        let wrong = state.refuses_features || state.accepted & !state.offered != 0;
         match value {
             0 if state.stuck => {}
             0 => {
@@ -503,7 +503,7 @@ fn devices_that_are_wrong_are_refused() {
         ("end of its reset", |s| s.stuck = true),
         ("VERSION_1", |s| s.offered &= !(1 << 32)),
         ("ACCESS_PLATFORM", |s| s.offered &= !(1 << 33)),
-        ("use for its own features", |s| s.stubborn = true),
+        ("use for its own features", |s| s.refuses_features = true),
         ("vector", |s| s.no_vector = true),
         ("configuration that stays", |s| s.restless = true),
         ("size of a block", |s| s.config[5] = 0),
