@@ -106,8 +106,7 @@ pub struct Ahci<R, M, C> {
     number: u8,
     info: Info,
     flights: Flights,
-    /// Slots of requests by their way: of which the port shall be told, to be issued, to be issued alone, issued.
-    fresh: u32,
+    /// Slots of requests by their way: to be issued, to be issued alone, issued.
     waiting: u32,
     alone: u32,
     issued: u32,
@@ -138,7 +137,6 @@ impl<R: Registers, M: Memory, C: Clock> Ahci<R, M, C> {
             number,
             info,
             flights: Flights::new(0),
-            fresh: 0,
             waiting: 0,
             alone: 0,
             issued: 0,
@@ -173,7 +171,7 @@ impl<R: Registers, M: Memory, C: Clock> Ahci<R, M, C> {
     /// Forgets all requests.
     fn forget(&mut self) {
         self.flights = Flights::new(self.info.depth);
-        (self.fresh, self.waiting, self.alone, self.issued) = (0, 0, 0, 0);
+        (self.waiting, self.alone, self.issued) = (0, 0, 0);
         (self.done, self.failed) = (0, 0);
     }
 
@@ -399,13 +397,13 @@ impl<R: Registers, M: Memory, C: Clock> Disk for Ahci<R, M, C> {
             }
         };
         self.put(slot, &command);
-        self.fresh |= 1 << slot;
         Ok(())
     }
 
     fn ring(&mut self) {
-        if self.fault.is_none() && self.flights.tell() {
-            self.waiting |= core::mem::take(&mut self.fresh);
+        if self.fault.is_none() {
+            // The controller has 32 slots, and so many requests are under way at most.
+            self.waiting |= self.flights.tell() as u32;
             self.issue();
         }
     }

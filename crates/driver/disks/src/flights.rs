@@ -48,10 +48,10 @@ impl Flights {
         Ok(device.then_some(slot))
     }
 
-    /// The device is about to be told of all requests for it. `false`: it knows them all.
-    pub fn tell(&mut self) -> bool {
+    /// The device is about to be told of all requests for it. Returns the slots of those that it does not know yet.
+    pub fn tell(&mut self) -> u64 {
         self.told |= self.fresh;
-        core::mem::take(&mut self.fresh) != 0
+        core::mem::take(&mut self.fresh)
     }
 
     /// Requests that the device was told of.

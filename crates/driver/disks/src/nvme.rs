@@ -364,7 +364,7 @@ impl<R: Registers, M: Memory, C: Clock> Disk for Nvme<R, M, C> {
     }
 
     fn ring(&mut self) {
-        if self.fault.is_none() && self.flights.tell() {
+        if self.fault.is_none() && self.flights.tell() != 0 {
             self.doorbell(2, self.io.tail);
         }
     }

@@ -374,7 +374,7 @@ impl<R: Registers, M: Memory, C: Clock> Disk for VirtioBlk<R, M, C> {
     }
 
     fn ring(&mut self) {
-        if self.fault.is_none() && self.flights.tell() {
+        if self.fault.is_none() && self.flights.tell() != 0 {
             self.set_available(1, self.sent);
             self.notify.write16(self.bell, 0);
         }
