@@ -19,14 +19,14 @@ set -euo pipefail
 
 STAMP=$ARTIFACTS/kernels.sha256
 # Raise it when what is kept of a package changes.
-FORMAT=4
+FORMAT=5
 SERIES="6.1 6.12"
 FLAVOURS="amd64 cloud-amd64"
 MODULES="kvm.ko kvm-amd.ko irqbypass.ko ccp.ko"
 # What a guest with devices of its own, or channels, loads, with what these depend on. A kernel
 # that has one built in, or not at all (6.1-cloud has no AHCI, cloud no e1000e),
 # is none the worse for it.
-DRIVERS="virtio_pci virtio_blk virtio_net virtio_rng virtio_console nvme ahci sd_mod e1000e ext4 crc32c_generic tun uio_pci_generic"
+DRIVERS="brd loop virtio_pci virtio_blk virtio_net virtio_rng virtio_console nvme ahci sd_mod e1000e ext4 crc32c_generic tun uio_pci_generic"
 HEADERS=$ROOT/target/headers
 
 name_of() { # series flavour -> artifact

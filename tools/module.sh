@@ -28,7 +28,7 @@ build() { # artifact
 
 # What it was made of.
 stamp() { # artifact
-    cat "${SOURCES[@]}" tools/module.sh "$ARTIFACTS/$1.package" | sha256sum
+    { cat "${SOURCES[@]}" tools/module.sh "$ARTIFACTS/$1.package" && grep -F "$1.modules/" "$ARTIFACTS/kernels.sha256"; } | sha256sum
 }
 
 for kernel in linux-6.1-cloud linux-6.12-cloud; do

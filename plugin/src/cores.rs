@@ -69,6 +69,18 @@ impl Cores {
         })
     }
 
+    /// Instructions of each core by index, up to the last one that is known.
+    #[must_use]
+    pub fn totals(&self) -> Vec<u64> {
+        let mut totals = Vec::new();
+        for core in &self.cores {
+            let Some(index) = core.index.map(|index| index as usize) else { continue };
+            totals.resize(totals.len().max(index + 1), 0);
+            totals[index] = core.counters.total();
+        }
+        totals
+    }
+
     /// Counters by index.
     #[must_use]
     pub fn all(&self) -> Vec<(u32, Counters)> {
@@ -104,6 +116,7 @@ mod tests {
         assert_eq!(cores.running().0, 0);
         let all: Vec<_> = cores.all().iter().map(|(n, at)| (*n, at.total())).collect();
         assert_eq!(all, [(0, 101), (2, 30)]);
+        assert_eq!(cores.totals(), [101, 0, 30]);
     }
 
     #[test]

@@ -42,6 +42,16 @@ struct Event {
     at: Counters,
     value: u64,
     words: Vec<u64>,
+    cores: Vec<u64>,
+}
+
+/// Facts of the machine that an event carries.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Words of RAM that were asked for.
+    pub words: Vec<u64>,
+    /// Instructions of each core so far, by index.
+    pub cores: Vec<u64>,
 }
 
 /// One id's spans.
@@ -76,19 +86,18 @@ impl Gathered {
         Self { ranges, ..Self::default() }
     }
 
-    /// A marker was executed; `at` counts it already. An event carries the values of `words`. True if the file is to be
-    /// written.
+    /// A marker was executed; `at` counts it already. An event carries `facts`. True if the file is to be written.
     pub fn mark(
         &mut self,
         code: u16,
         vcpu: u32,
         at: Counters,
         value: u64,
-        words: impl FnOnce() -> Vec<u64>,
+        facts: impl FnOnce() -> Facts,
     ) -> bool {
         let id = code & ID_MASK;
         match code & KIND_MASK {
-            marker::EVENT => self.event(id, vcpu, at, value, words()),
+            marker::EVENT => self.event(id, vcpu, at, value, facts()),
             marker::BEGIN => self.begin(id, vcpu, at),
             marker::END => self.end(id, vcpu, at),
             marker::VALUE => self.values.entry(id).or_default().add(value),
@@ -103,14 +112,15 @@ impl Gathered {
     pub fn entry(&mut self, vcpu: u32, at: Counters) {
         match self.last_entry.insert(vcpu, at.privileged()) {
             Some(last) => self.exits.add(at.privileged() - last),
-            None => self.event(marker::id::LAUNCH, vcpu, at, 0, Vec::new()),
+            None => self.event(marker::id::LAUNCH, vcpu, at, 0, Facts::default()),
         }
     }
 
     /// Keeps an event.
-    fn event(&mut self, id: u16, vcpu: u32, at: Counters, value: u64, words: Vec<u64>) {
+    fn event(&mut self, id: u16, vcpu: u32, at: Counters, value: u64, facts: Facts) {
+        let Facts { words, cores } = facts;
         if self.events.len() < EVENTS {
-            self.events.push(Event { id, vcpu, at, value, words });
+            self.events.push(Event { id, vcpu, at, value, words, cores });
         } else {
             self.dropped += 1;
         }
@@ -154,10 +164,11 @@ impl Gathered {
         }
         for e in &self.events {
             let counters = self.counters(&e.at);
-            let (name, vcpu, value, words) = (label(e.id), e.vcpu, e.value, &e.words);
+            let (name, vcpu, value) = (label(e.id), e.vcpu, e.value);
+            let (words, cores) = (&e.words, &e.cores);
             let _ = writeln!(
                 out,
-                "{{\"kind\":\"event\",{name},\"vcpu\":{vcpu},{counters},\"value\":{value},\"words\":{words:?}}}"
+                "{{\"kind\":\"event\",{name},\"vcpu\":{vcpu},{counters},\"value\":{value},\"words\":{words:?},\"cores\":{cores:?}}}"
             );
         }
         for (id, spans) in &self.spans {
@@ -216,8 +227,8 @@ mod tests {
     #[test]
     fn a_span_counts_what_is_strictly_inside() {
         let mut gathered = Gathered::default();
-        gathered.mark(BEGIN | 5, 0, at(100, 10), 0, Vec::new);
-        gathered.mark(END | 5, 0, at(104, 12), 0, Vec::new);
+        gathered.mark(BEGIN | 5, 0, at(100, 10), 0, Facts::default);
+        gathered.mark(END | 5, 0, at(104, 12), 0, Facts::default);
         let text = gathered.lines(&[]);
         assert!(text.contains("\"n\":1,\"min\":3,\"p1\":3,\"median\":3"), "{text}");
         assert!(text.contains("\"privileged\":2"), "{text}");
@@ -226,8 +237,8 @@ mod tests {
     #[test]
     fn an_end_on_another_core_is_unmatched() {
         let mut gathered = Gathered::default();
-        gathered.mark(BEGIN | 5, 0, at(1, 0), 0, Vec::new);
-        gathered.mark(END | 5, 1, at(9, 0), 0, Vec::new);
+        gathered.mark(BEGIN | 5, 0, at(1, 0), 0, Facts::default);
+        gathered.mark(END | 5, 1, at(9, 0), 0, Facts::default);
         assert!(gathered.lines(&[]).contains("\"unmatched\":1"));
     }
 
@@ -235,23 +246,24 @@ mod tests {
     fn laps_values_and_reset() {
         let mut gathered = Gathered::default();
         for n in 0..4 {
-            gathered.mark(LAP | 1, 0, at(n * 7, 0), 0, Vec::new);
-            gathered.mark(VALUE | 2, 0, at(n * 7, 0), n, Vec::new);
+            gathered.mark(LAP | 1, 0, at(n * 7, 0), 0, Facts::default);
+            gathered.mark(VALUE | 2, 0, at(n * 7, 0), n, Facts::default);
         }
         let text = gathered.lines(&[]);
         assert!(text.contains("\"kind\":\"lap\",\"id\":1,\"name\":\"entry\",\"n\":3,\"min\":7"));
         assert!(text.contains("\"n\":4,\"min\":0,\"p1\":0,\"median\":1"), "{text}");
-        assert!(gathered.mark(DUMP, 0, at(0, 0), 0, Vec::new));
-        gathered.mark(RESET, 0, at(0, 0), 0, Vec::new);
+        assert!(gathered.mark(DUMP, 0, at(0, 0), 0, Facts::default));
+        gathered.mark(RESET, 0, at(0, 0), 0, Facts::default);
         assert!(!gathered.lines(&[]).contains("lap"));
     }
 
     #[test]
-    fn events_carry_words() {
+    fn events_carry_facts() {
         let mut gathered = Gathered::default();
-        gathered.mark(marker::EVENT | 5, 0, at(1, 0), 2, || vec![3, 4]);
+        let facts = || Facts { words: vec![3, 4], cores: vec![1, 9] };
+        gathered.mark(marker::EVENT | 5, 0, at(1, 0), 2, facts);
         let text = gathered.lines(&[]);
-        assert!(text.contains("\"value\":2,\"words\":[3, 4]}"), "{text}");
+        assert!(text.contains("\"value\":2,\"words\":[3, 4],\"cores\":[1, 9]}"), "{text}");
     }
 
     #[test]

@@ -14,7 +14,7 @@
 
 use crate::batch;
 use crate::cores::Cores;
-use crate::gather::{CLASSES, Counters, Gathered};
+use crate::gather::{CLASSES, Counters, Facts, Gathered};
 use crate::options::Options;
 use bulkhead_layout::marker;
 use qemu_plugin_sys as sys;
@@ -406,10 +406,13 @@ fn watch(plugin: &Plugin, insn: &Instruction) {
 extern "C" fn on_marker(_: c_uint, code: *mut c_void) {
     let Some(plugin) = PLUGIN.get() else { return };
     let value = plugin.rax();
-    let mut state = plugin.state();
+    let mut guard = plugin.state();
+    let state = &mut *guard;
     let (vcpu, at) = state.running();
-    let write = state.gathered.mark(code.addr() as u16, vcpu, at, value, || plugin.words());
-    drop(state);
+    let cores = &state.cores;
+    let facts = || Facts { words: plugin.words(), cores: cores.totals() };
+    let write = state.gathered.mark(code.addr() as u16, vcpu, at, value, facts);
+    drop(guard);
     if write {
         plugin.dumped.store(true, Relaxed);
         plugin.write();

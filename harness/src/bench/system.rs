@@ -209,9 +209,14 @@ pub fn by_cause(words: &[u64]) -> [u64; CAUSES] {
     std::array::from_fn(|cause| words.iter().skip(cause).step_by(CAUSES).sum())
 }
 
+/// All exits of each core from an event's words.
+pub fn by_core(words: &[u64]) -> Vec<u64> {
+    words.chunks(CAUSES).map(|causes| causes.iter().sum()).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::by_cause;
+    use super::{by_cause, by_core};
     use bulkhead_layout::report::CAUSES;
 
     #[test]
@@ -219,5 +224,6 @@ mod tests {
         let mut words = [0; 2 * CAUSES];
         (words[1], words[CAUSES + 1], words[CAUSES]) = (3, 4, 5);
         assert_eq!(by_cause(&words)[..3], [5, 7, 0]);
+        assert_eq!(by_core(&words), [3, 9]);
     }
 }

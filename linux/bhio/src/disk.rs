@@ -1,12 +1,14 @@
 //! Rows of a disk: every request goes to the device (`O_DIRECT`).
 
 use crate::repeat;
-use bulkhead_linux::marker::id;
+use bulkhead_linux::mark;
+use bulkhead_linux::marker::{EVENT, id};
 use bulkhead_linux::setup::Failure;
 use nix::fcntl::OFlag;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::sync::Barrier;
 
 const KIB4: usize = 4 << 10;
 const MIB: usize = 1 << 20;
@@ -17,6 +19,8 @@ const FILE: usize = 64 * MIB;
 const HUGE: usize = 2 * MIB;
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const WARM: usize = 3;
+/// In an event's value: the requests end.
+const ENDS: u64 = 1 << 63;
 
 /// An open disk and a buffer for one request.
 struct Disk {
@@ -72,17 +76,81 @@ fn make(path: &str) -> Result<(), Failure> {
     Ok(file.sync_all()?)
 }
 
+/// Numbers below a bound that look random, and are equal in every run.
+struct Random {
+    state: usize,
+    below: usize,
+}
+
+impl Random {
+    fn next(&mut self) -> usize {
+        let Self { state, below } = self;
+        // Knuth's MMIX generator; its upper bits are the good ones.
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % *below
+    }
+}
+
 /// Reads random places, which repeat in every run.
 pub fn rand4k(path: &str, count: usize) -> Result<(), Failure> {
     let mut disk = Disk::open(path, KIB4)?;
-    let blocks = disk.size / KIB4;
-    let mut state = 1usize;
+    let mut place = Random { state: 1, below: disk.size / KIB4 };
     repeat::<{ id::IO_BLK_RAND4K }>("io.blk_rand4k", (WARM, count), || {
-        // Knuth's MMIX generator; its upper bits are the good ones.
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        disk.read((state >> 33) % blocks * KIB4, KIB4)
+        disk.read(place.next() * KIB4, KIB4)
     })
+}
+
+/// Reads random places by several threads, `count` of them together. All of the disk was read before, so that a server
+/// with a page cache has it there.
+pub fn many(path: &str, bytes: usize, threads: usize, count: usize) -> Result<(), Failure> {
+    /// Requests of each thread before all begin.
+    const WARM: usize = 64;
+    let each = count / threads.max(1);
+    if each == 0 {
+        return Err(format!("{threads} threads for {count} requests").into());
+    }
+    let mut disk = Disk::open(path, MIB)?;
+    (0..disk.size / MIB).try_for_each(|n| disk.read(n * MIB, MIB))?;
+    let together = Barrier::new(threads + 1);
+    let value = (threads as u64) << 32 | (each * threads) as u64;
+    std::thread::scope(|scope| {
+        let together = &together;
+        let reader = |n| scope.spawn(move || reader(path, bytes, n, [WARM, each], together));
+        let readers: Vec<_> = (0..threads).map(reader).collect();
+        together.wait();
+        mark::<{ EVENT | id::IO_REQUESTS }>(value);
+        together.wait();
+        together.wait();
+        mark::<{ EVENT | id::IO_REQUESTS }>(ENDS | value);
+        let panicked = |_| Failure::from("a reader panicked");
+        readers.into_iter().try_for_each(|reader| Ok(reader.join().map_err(panicked)??))
+    })
+}
+
+/// One of the threads: it warms up, waits for the others, and reads. It meets the others even if it cannot read.
+fn reader(
+    path: &str,
+    bytes: usize,
+    n: usize,
+    [warm, count]: [usize; 2],
+    together: &Barrier,
+) -> Result<(), String> {
+    let mut disk = Disk::open(path, bytes).map_err(|why| why.to_string());
+    let mut place = Random { state: n + 1, below: 1 };
+    let mut read = |count| {
+        let disk = disk.as_mut().map_err(|why| why.clone())?;
+        place.below = disk.size / bytes;
+        (0..count)
+            .try_for_each(|_| disk.read(place.next() * bytes, bytes))
+            .map_err(|why| why.to_string())
+    };
+    let warm = read(warm);
+    together.wait();
+    together.wait();
+    let done = read(count);
+    together.wait();
+    warm.and(done)
 }
 
 /// From the beginning, and again from there at the end.

@@ -7,6 +7,8 @@
 //! | `peer=ADDRESS:PORT` | the host's end of `udp`, `tcp`, `tcp_from` (`bulkhead_qemu::Peer`) |
 //! | `iperf=PORT` | where `iperf3` listens at that address |
 //! | `rand4k=N` | N reads of 4 KiB at random places, past the page cache |
+//! | `threads=N` | threads for the next row, 1 without it |
+//! | `many4k=N`, `many16k=N` | N reads of 4, 16 KiB at random places by all threads together, past the page cache |
 //! | `seq1m=N`, `write1m=N` | N reads, writes of 1 MiB, one after the other, likewise |
 //! | `udp=N` | N datagrams of 1,472 bytes to the peer and back |
 //! | `tcp=N`, `tcp_from=N` | N MiB to the peer, from the peer |
@@ -20,7 +22,7 @@
 //! | `start=here` | the rows before were to warm up: the event `START` is here and not before the first row |
 //!
 //! Two markers enclose each request, 64 KiB of a stream, and run of a program; for a stream they are events on either
-//! side. All rows together lie between the events `START` and `FINISH`, with the time stamp counter's values. Printed:
+//! side, and for the requests of threads two events around all of them. All rows together lie between the events `START` and `FINISH`, with the time stamp counter's values. Printed:
 //! `info KEY VALUE`, what the programs print, `row NAME VALUE UNIT` and, at the end, `bhio: done`.
 #![forbid(unsafe_code)]
 
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
 #[derive(Default)]
 struct Place {
     disk: Option<String>,
+    threads: Option<usize>,
     peer: Option<SocketAddr>,
     iperf: Option<u16>,
     /// Streams so far.
@@ -99,6 +102,7 @@ fn one(place: &mut Place, name: &str, value: &str) -> Result<(), Failure> {
     match name {
         "start" if value == "here" => start(),
         "disk" => place.disk = Some(value.into()),
+        "threads" => place.threads = Some(value.parse()?),
         "peer" => place.peer = Some(value.parse()?),
         "iperf" => place.iperf = Some(value.parse()?),
         _ => return row(place, name, value.parse()?),
@@ -109,6 +113,11 @@ fn one(place: &mut Place, name: &str, value: &str) -> Result<(), Failure> {
 fn row(place: &mut Place, name: &str, count: usize) -> Result<(), Failure> {
     match name {
         "rand4k" => disk::rand4k(place.disk()?, count),
+        "many4k" | "many16k" => {
+            let bytes = if name == "many4k" { 4 << 10 } else { 16 << 10 };
+            let threads = place.threads.take().unwrap_or(1);
+            disk::many(place.disk()?, bytes, threads, count)
+        }
         "seq1m" => disk::seq1m(place.disk()?, count),
         "write1m" => disk::write1m(place.disk()?, count),
         "udp" => net::udp(place.peer()?, count),

@@ -116,6 +116,8 @@ ids! {
     BOOT = 0x043 "boot.instructions";
     /// Another sandbox's ring, which takes a channel away.
     DOORBELL = 0x044 "monitor.doorbell";
+    /// Requests of a number of threads begin or end: `ends << 63 | threads << 32 | requests`.
+    IO_REQUESTS = 0x04F "io.requests";
     /// A run of `stress-ng`.
     IO_STRESS = 0x050 "io.stress_ng";
     /// A run of `cyclictest`.

@@ -48,6 +48,8 @@ pub struct Event {
     pub value: u64,
     /// The words of RAM that were asked for ([`crate::Plugin::words`]).
     pub words: Vec<u64>,
+    /// Instructions of each core so far, by index: at this instant, whichever core the event is of.
+    pub cores: Vec<u64>,
 }
 
 impl Counts {
@@ -102,6 +104,7 @@ impl Counts {
                 vmruns: number(line, "vmruns"),
                 value: number(line, "value"),
                 words: words(&line["words"]),
+                cores: words(&line["cores"]),
             })
             .collect()
     }
@@ -165,7 +168,7 @@ mod tests {
     use super::*;
 
     const FILE: &str = r#"{"kind":"vcpu","vcpu":1,"instructions":9,"vmruns":0,"ranges":{"monitor":4}}
-{"kind":"event","id":2,"name":"user","vcpu":1,"instructions":7,"vmruns":3,"ranges":{},"value":5,"words":[8,9]}
+{"kind":"event","id":2,"name":"user","vcpu":1,"instructions":7,"vmruns":3,"ranges":{},"value":5,"words":[8,9],"cores":[0,7]}
 {"kind":"span","id":16,"name":"x","n":2,"min":1,"p1":1,"median":1,"p99":3,"max":3,"sum":4,"privileged":1,"vmruns":2,"unmatched":0}
 {"kind":"end","dropped":0}
 "#;
@@ -176,6 +179,7 @@ mod tests {
         assert_eq!(counts.instructions(1, Some("monitor")), 4);
         assert_eq!(counts.events(2)[0].value, 5);
         assert_eq!(counts.events(2)[0].words, [8, 9]);
+        assert_eq!(counts.events(2)[0].cores, [0, 7]);
         assert_eq!(counts.span(16).expect("there").max, 3);
         assert_eq!(counts.span(17), None);
     }
