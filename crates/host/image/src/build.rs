@@ -3,13 +3,14 @@
 use crate::devices::Devices;
 use crate::elf::Program;
 use crate::guest::{self, Guest, Trace};
+use crate::kernel::Kernels;
 use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
 use crate::space::Spaces;
 use crate::target::Target;
 use crate::x86::{Svm, Vmx};
-use crate::{Error, config, info, multikernel, pci};
+use crate::{Error, config, info, kernel, multikernel, pci};
 use bulkhead_arch::PageFormat;
 use bulkhead_layout::image::{self, ConfigOp, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::monitor::Mailbox;
@@ -75,6 +76,16 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     }
 }
 
+/// Returns the address at which kernels of an architecture see their memory; `None`: the builder has no target for it.
+#[must_use]
+pub const fn kernel_window(arch: Arch) -> Option<u64> {
+    match arch {
+        Arch::Svm => Some(<<Svm as Target>::Kernels as Kernels>::WINDOW),
+        Arch::Vmx => Some(<<Vmx as Target>::Kernels as Kernels>::WINDOW),
+        Arch::Other(_) => None,
+    }
+}
+
 /// Plans and bakes a system for a target, which is the one of its machine.
 ///
 /// # Errors
@@ -94,7 +105,7 @@ pub fn bake_for<T: Target>(system: &System, programs: &Programs) -> Result<Baked
     for _ in 0..4 {
         let plan = system.plan(len).map_err(Error::Misfit)?;
         let guests = 0..plan.sandboxes.len();
-        let guests = guests.map(|n| T::guest(&plan, n)).collect::<Result<Vec<_>, _>>()?;
+        let guests = guests.map(|n| guest::<T>(&plan, n)).collect::<Result<Vec<_>, _>>()?;
         let (bytes, map) = image::<T>(&plan, &guests, &boot, &monitors, len)?;
         if bytes.len() as u64 <= len {
             return Ok(Baked { bytes, plan, map });
@@ -102,6 +113,18 @@ pub fn bake_for<T: Target>(system: &System, programs: &Programs) -> Result<Baked
         len = (bytes.len() as u64).next_multiple_of(16 * page);
     }
     Err(Error::Program("the image's size does not settle".into()))
+}
+
+/// Makes a sandbox' guest as it is at its first instruction.
+fn guest<T: Target>(plan: &Plan, index: usize) -> Result<Guest, Error> {
+    let plan::Guest::Kernel(kernel) = &plan.sandboxes[index].guest else {
+        return T::guest(plan, index);
+    };
+    let mut guest = kernel::load::<T::Kernels>(plan, index, kernel)?;
+    if plan.multikernel {
+        guest.pieces.push(multikernel::head::<T::Kernels>(plan, index));
+    }
+    Ok(guest)
 }
 
 fn image<T: Target>(
@@ -159,7 +182,8 @@ fn image<T: Target>(
     part(&mut map, &pages, header, None, "compiled manifest");
     let (mut shared, mut lines) = (Shared::default(), None);
     if plan.multikernel {
-        map.reports = (0..guests.len()).map(|index| multikernel::report(plan, index)).collect();
+        map.reports =
+            (0..guests.len()).map(|index| multikernel::report::<T::Kernels>(plan, index)).collect();
     } else {
         (shared, map.reports) = self::shared(&mut pages, plan);
         part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports");
@@ -187,7 +211,7 @@ fn image<T: Target>(
         if plan.multikernel {
             map.texts.push((pages.end(), 0));
             let (made, steps) =
-                multikernel::bake(&mut pages, plan, index, guest, &pristine[index])?;
+                multikernel::bake::<T>(&mut pages, plan, index, guest, &pristine[index])?;
             sandboxes.push(made.sandbox);
             map.parts.extend(made.parts);
             launch.extend(steps);

@@ -6,6 +6,7 @@ use crate::config::Tail;
 use crate::devices::Devices;
 use crate::elf::Program;
 use crate::guest::{Entry, Guest};
+use crate::kernel::Kernels;
 use crate::pages::Pages;
 use bulkhead_arch::{Stage1, Stage2};
 use bulkhead_layout::record::Op;
@@ -26,6 +27,8 @@ pub trait Target {
     type Config: DerefMut<Target = monitor::Config> + FromZeros + IntoBytes + Immutable;
     /// Kinds of interrupt controllers and of IOMMUs.
     type Devices: Devices;
+    /// Part that is baked for kernels and their programs.
+    type Kernels: Kernels;
     /// True if a monitor maps the processor's own page of each core.
     const MAPS_HOST: bool;
 
@@ -38,7 +41,7 @@ pub trait Target {
     /// # Errors
     /// The monitor lacks a handler.
     fn vectors(program: &Program) -> Result<Option<Vec<u8>>, Error>;
-    /// Makes a sandbox' guest as it is at its first instruction, firmware tables included.
+    /// Makes a guest that is no kernel as it is at its first instruction, firmware tables included.
     ///
     /// # Errors
     /// Files that cannot be read or are not what they should be.

@@ -196,7 +196,8 @@ pub fn run(
     let telemetry = watch.telemetry(&running);
     let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
     watch.traces.read(&read);
-    let programs = baked.plan.sandboxes.iter().map(|s| intact::program(read, s)).collect();
+    let arch = baked.plan.machine.arch;
+    let programs = baked.plan.sandboxes.iter().map(|s| intact::program(read, arch, s)).collect();
     // Before the audit: Bochs' debugger answers there, too.
     let boot_messages = running.console();
     // After the last look: the stopped machine's clock and figures stay as they are.
