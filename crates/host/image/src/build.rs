@@ -3,13 +3,12 @@
 use crate::devices::Devices;
 use crate::elf::Program;
 use crate::guest::{self, Guest, Trace};
-use crate::kernel::Kernels;
 use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
 use crate::space::Spaces;
 use crate::target::Target;
-use crate::x86::{Svm, Vmx};
+use crate::x86::{KERNEL_WINDOW, bake as bake_known};
 use crate::{Error, config, info, kernel, multikernel, pci};
 use bulkhead_arch::PageFormat;
 use bulkhead_layout::image::{self, ConfigOp, MAGIC, Range, Sandbox, VERSION, checksum};
@@ -68,11 +67,10 @@ pub struct Baked {
 /// not suffice.
 pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     match system.machine.arch {
-        Arch::Svm => bake_for::<Svm>(system, programs),
-        Arch::Vmx => bake_for::<Vmx>(system, programs),
         Arch::Other(facts) => {
             Err(Error::Program(format!("no target of the builder is {}", facts.name)))
         }
+        arch => bake_known(arch, system, programs),
     }
 }
 
@@ -80,9 +78,8 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
 #[must_use]
 pub const fn kernel_window(arch: Arch) -> Option<u64> {
     match arch {
-        Arch::Svm => Some(<<Svm as Target>::Kernels as Kernels>::WINDOW),
-        Arch::Vmx => Some(<<Vmx as Target>::Kernels as Kernels>::WINDOW),
         Arch::Other(_) => None,
+        _ => Some(KERNEL_WINDOW),
     }
 }
 

@@ -8,8 +8,8 @@
 //!           ── sealed by the checksum ──
 //!           header, sandboxes
 //!           mailboxes, reports
-//!           for each sandbox: monitor text copy, configuration, IDT, stacks,
-//!           VMCBs, page tables; nested tables and bitmaps, which no monitor maps
+//!           for each sandbox: monitor text copy, configuration, vectors, stacks,
+//!           control blocks, page tables; nested tables, which no monitor maps
 //! ```
 
 mod build;

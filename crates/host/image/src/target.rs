@@ -46,11 +46,11 @@ pub trait Target {
     /// # Errors
     /// Files that cannot be read or are not what they should be.
     fn guest(plan: &Plan, index: usize) -> Result<Guest, Error>;
-    /// Bakes the tables of registers that a guest reaches beside memory. On x86: of ports, then of MSRs.
+    /// Bakes two tables of the registers that a guest reaches beside memory, or makes two registers of traps.
     fn traps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2];
     /// Control block of a first core.
     fn first(confine: &Confine, entry: &Entry) -> Vec<Op>;
-    /// Control block of a core that another one starts. On x86: after a SIPI with vector 0.
+    /// Control block of a core that another one starts.
     fn further(confine: &Confine) -> Vec<Op>;
     /// Why the processor would refuse a start state, by the manual's checks.
     fn refused(_: &[Op]) -> Option<String> {

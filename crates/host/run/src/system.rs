@@ -1,7 +1,7 @@
 //! One run of a system in its emulator.
 
+use crate::arch::{self, Clock, serial, serials};
 use crate::audit::{self, Audited};
-use crate::clock::Clock;
 use crate::console::{Console, Log};
 use crate::intact::{self, Program};
 use crate::{Error, Load, Readers, Traced, build, iso, load};
@@ -13,9 +13,9 @@ use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
 use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
-use bulkhead_plan::{Appended, Arch, Emulator, Guest, Plan};
-use bulkhead_qemu::bochs::{Bochs, Virtualization};
-use bulkhead_qemu::{Counts, Cover, Kind, Plugin, Running, Serial, Time};
+use bulkhead_plan::{Appended, Emulator, Guest};
+use bulkhead_qemu::bochs::Bochs;
+use bulkhead_qemu::{Counts, Cover, Kind, Plugin, Running, Time};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ pub struct Outcome {
     pub logs: Vec<Log>,
     /// By sandbox, what those with `learn = true` touched.
     pub lessons: Vec<Lessons>,
-    /// The last of serial ports' output, COM1 first.
+    /// The last of serial ports' output, in their order.
     pub serials: Vec<Untrusted>,
     /// The boot code's messages.
     pub boot_messages: Untrusted,
@@ -311,10 +311,7 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
     let has = [
         (options.plugin.is_some(), "counts no instructions"),
         (!options.qemu.is_empty(), "takes no options of QEMU and has no debugger for gdb"),
-        (
-            options.audit && machine.arch == Arch::Svm,
-            "shows no VMCB of SVM: it is audited on VT-x only",
-        ),
+        (options.audit && !arch::bochs_shows_blocks(machine.arch), arch::NO_AUDIT),
         (options.cpu.is_some(), "has one CPU model"),
     ];
     if let Some((_, what)) = has.into_iter().find(|(wanted, _)| *wanted) {
@@ -323,13 +320,9 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
     let path = options.dir.join("image.iso");
     iso(image, &path)?;
     let mut bochs = Bochs::new(&options.dir, path);
-    bochs.virtualization = match machine.arch {
-        Arch::Svm => Virtualization::Svm,
-        Arch::Vmx => Virtualization::Vmx,
-        Arch::Other(facts) => {
-            return Err(Error::Other(format!("Bochs has no processor of {}", facts.name)));
-        }
-    };
+    bochs.virtualization = arch::virtualization(machine.arch).ok_or_else(|| {
+        Error::Other(format!("Bochs has no processor of {}", machine.arch.facts().name))
+    })?;
     bochs.cores = cores;
     bochs.hz = options.bochs_hz;
     bochs.memory = (options.memory.unwrap_or(machine.ram_size()) >> 20) as usize;
@@ -375,29 +368,12 @@ fn exit_counters(baked: &Baked) -> Vec<(u64, usize)> {
     cores.map(|pa| (pa + exits, CAUSES)).collect()
 }
 
-/// COM1 to COM4.
-const SERIALS: [u16; 4] = [0x3F8, 0x2F8, 0x3E8, 0x2E8];
-
-/// Returns a sandbox' first serial port, as an index of [`SERIALS`].
-fn serial(sandbox: &bulkhead_plan::Sandbox) -> Option<usize> {
-    let mut ports = sandbox.devices.iter().flat_map(|device| &device.ports);
-    ports.find_map(|range| SERIALS.iter().position(|port| *port == range.first))
-}
-
-/// COM1 to COM4: to files, but the first Linux's first port to the terminal.
-fn serials(plan: &Plan, terminal: bool) -> Vec<Serial> {
-    let linux = plan.sandboxes.iter().find(|s| matches!(s.guest, Guest::Linux { .. }));
-    let shown = linux.and_then(serial).filter(|_| terminal);
-    let kind = |n| if shown == Some(n) { Serial::Terminal } else { Serial::File };
-    (0..SERIALS.len()).map(kind).collect()
-}
-
 /// Record of the run so far.
 struct Watch<'a> {
     baked: &'a Baked,
     begun: Instant,
     last: Option<Snapshot>,
-    /// By sandbox that was launched: ticks of playing, TSC of the first launch.
+    /// By sandbox that was launched: ticks of playing, counter at the first launch.
     first_launches: Vec<(u64, u64)>,
     launched: Vec<bool>,
     states: Vec<State>,

@@ -174,8 +174,8 @@ fn rig(baked: &Baked) -> Rig<'_> {
             let stack = CORES_VA + (n as u64 * 16 + 4) * PAGE;
             registers.cores.push(Core {
                 number: sandbox.cores[n],
-                cr3: root,
-                vmcb: Some(control),
+                root,
+                block: Some(control),
                 host: Some([root, TEXT_VA, stack]),
                 ..Core::default()
             });
@@ -321,8 +321,8 @@ const PLANTS: &[Plant] = &[
     }),
     ("core in another sandbox", "core-state", |r| {
         // Executable in the right one only.
-        let rip = FACTS.guest.ram[0].start;
-        r.registers.cores[1] = Core { cr3: 0, rip, ..r.registers.cores[1].clone() };
+        let pc = FACTS.guest.ram[0].start;
+        r.registers.cores[1] = Core { root: 0, pc, ..r.registers.cores[1].clone() };
     }),
     ("IOMMU switched off", "iommu-control", |r| r.set(IOMMU, r.word(IOMMU) & !1)),
     ("stream of nobody", "dma-map", |r| {

@@ -17,9 +17,11 @@ pub use kernel::set_console;
 pub use ports::absent as absent_ports;
 
 use crate::Error;
+use crate::build::{Baked, Programs, bake_for};
 use crate::config::Tail;
 use crate::elf::Program;
 use crate::guest::{Entry, Guest};
+use crate::kernel::Kernels;
 use crate::pages::Pages;
 use crate::target::{Confine, Target};
 use bulkhead_arch::Stage2;
@@ -34,7 +36,18 @@ use bulkhead_layout::map::VECTORS_VA;
 use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::x86::{Header, Iommu};
-use bulkhead_plan::{self as plan, Plan, RTC, Sandbox};
+use bulkhead_plan::{self as plan, Arch, Plan, RTC, Sandbox, System};
+
+/// Address at which kernels see their memory.
+pub const KERNEL_WINDOW: u64 = <X86 as Kernels>::WINDOW;
+
+/// Bakes a system for its machine.
+pub fn bake(arch: Arch, system: &System, programs: &Programs) -> Result<Baked, Error> {
+    match arch {
+        Arch::Vmx => bake_for::<Vmx>(system, programs),
+        _ => bake_for::<Svm>(system, programs),
+    }
+}
 
 /// The part of a target in which SVM and VT-x differ.
 pub trait Virtualization {
