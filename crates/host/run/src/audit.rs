@@ -1,6 +1,7 @@
 //! The audit of a running machine, or of a dump. It translates the plan into the auditor's claim, stops the machine,
 //! and reads its registers and memory.
 
+use crate::x86::registers;
 use crate::{Error, arch};
 use bulkhead_audit::arch::Architecture;
 use bulkhead_audit::claim::{self, Claim};
@@ -32,7 +33,7 @@ pub struct Audited {
 pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
     let facts = plan.machine.arch.facts();
     let none = || Error::Other(format!("no auditor reads {}", facts.name));
-    let auditor = arch::auditor(plan.machine.arch).ok_or_else(none)?;
+    let auditor = arch::of(plan.machine.arch).auditor().ok_or_else(none)?;
     let file = |name: &str| artifacts.join(format!("{}{name}", facts.files));
     let monitors = MONITORS.iter().map(|(name, _)| program_of(&file(name)));
     translate(plan, auditor, &monitors.collect::<Result<Vec<_>, _>>()?)
@@ -54,7 +55,7 @@ pub fn translate(
             Guest::Bare { program, enforce_segments: true, .. } => Some(program_of(program)?),
             _ => None,
         };
-        let (lines, ends) = (lines(sandbox), plan.ends(index));
+        let (lines, ends) = (lines(plan, sandbox), plan.ends(index));
         let clock = sandbox.devices.iter().any(|device| device.class == RTC);
         let functions = !sandbox.functions.is_empty() || !ends.is_empty();
         let right = |from: &Sandbox, to: Option<usize>| {
@@ -128,7 +129,7 @@ pub fn translate(
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
         ecam: machine.pci.as_ref().map(|pci| range(&pci.space(facts))),
         iommu: iommu(plan),
-        controller: machine.controller.map(arch::controller),
+        controller: machine.controller.map(|controller| controller.base()),
     })
 }
 
@@ -171,9 +172,10 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
 }
 
 /// Returns the lines of its devices and of its functions without messages.
-fn lines(sandbox: &Sandbox) -> Vec<claim::Line> {
+fn lines(plan: &Plan, sandbox: &Sandbox) -> Vec<claim::Line> {
+    let arch = arch::of(plan.machine.arch);
     let devices = sandbox.devices.iter().filter_map(|d| {
-        Some(claim::Line { pin: arch::line(d.irq?), level: d.trigger != Trigger::Edge })
+        Some(claim::Line { pin: arch.line(d.irq?), level: d.trigger != Trigger::Edge })
     });
     let functions = sandbox.functions.iter().filter(|f| f.line);
     let functions =
@@ -221,13 +223,14 @@ fn reach(plan: &Plan, sandbox: usize, bdf: Bdf) -> Option<Vec<(claim::Range, boo
 /// Returns the IOMMU.
 fn iommu(plan: &Plan) -> Option<claim::Iommu> {
     let iommu = plan.machine.iommu?;
-    let (kind, len, bdf) = arch::unit(plan, &iommu)?;
+    let arch = arch::of(plan.machine.arch);
+    let (kind, len, bdf) = arch.unit(plan, &iommu)?;
     Some(claim::Iommu {
         kind,
         bdf,
         remaps: iommu.remaps_interrupts && !plan.multikernel,
         registers: claim::Range { start: iommu.base, len },
-        lines: arch::sender_of_lines(&iommu),
+        lines: arch.sender_of_lines(&iommu),
     })
 }
 
@@ -272,7 +275,7 @@ impl Stops for InQemu<'_> {
     fn stop(&mut self) -> Result<Registers, Error> {
         self.qmp.execute("stop", json!({})).map_err(Error::Machine)?;
         let mut ask = |line: &str| self.qmp.ask(line).map_err(|e| e.to_string());
-        arch::registers(&mut ask, self.claim)
+        registers(&mut ask, self.claim).map_err(Error::Other)
     }
 
     fn memory(&self) -> Result<RamFile, Error> {

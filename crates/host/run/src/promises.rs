@@ -203,7 +203,7 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         .map_or(0, |seen| seen.cores.iter().map(|core| core.console_written).sum());
     let facts = Facts {
         linux,
-        cpuid: arch::cpuid_exits(plan.machine.arch),
+        cpuid: arch::of(plan.machine.arch).cpuid_exits(),
         stopped: sandbox.state == "stopped",
         cores: own.cores.len() as u64,
         functions: own.functions.len() as u64,

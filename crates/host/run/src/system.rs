@@ -1,9 +1,10 @@
 //! One run of a system in its emulator.
 
-use crate::arch::{self, Clock, serial, serials};
+use crate::arch;
 use crate::audit::{self, Audited};
 use crate::console::{Console, Log};
 use crate::intact::{self, Program};
+use crate::x86::Clock;
 use crate::{Error, Load, Readers, Traced, build, iso, load};
 use bulkhead_explain::dma::{Blocked, blocked};
 use bulkhead_explain::{
@@ -284,7 +285,7 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     machine.cores = options.cores.unwrap_or(used);
     machine.memory = options.memory.unwrap_or(machine.memory);
     machine.time = options.time;
-    machine.serials = serials(plan, options.terminal);
+    machine.serials = arch::of(plan.machine.arch).serials(plan, options.terminal);
     match &options.iso {
         None => machine.kernel = Some(image),
         Some(firmware) => {
@@ -308,10 +309,12 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
 /// Boots the image in Bochs, from an ISO. Its serial ports go to files.
 fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result<Running, Error> {
     let machine = &baked.plan.machine;
+    let arch = arch::of(machine.arch);
+    let unaudited = arch.unaudited_in_bochs();
     let has = [
         (options.plugin.is_some(), "counts no instructions"),
         (!options.qemu.is_empty(), "takes no options of QEMU and has no debugger for gdb"),
-        (options.audit && !arch::bochs_shows_blocks(machine.arch), arch::NO_AUDIT),
+        (options.audit && unaudited.is_some(), unaudited.unwrap_or_default()),
         (options.cpu.is_some(), "has one CPU model"),
     ];
     if let Some((_, what)) = has.into_iter().find(|(wanted, _)| *wanted) {
@@ -320,7 +323,7 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
     let path = options.dir.join("image.iso");
     iso(image, &path)?;
     let mut bochs = Bochs::new(&options.dir, path);
-    bochs.virtualization = arch::virtualization(machine.arch).ok_or_else(|| {
+    bochs.virtualization = arch.bochs().ok_or_else(|| {
         Error::Other(format!("Bochs has no processor of {}", machine.arch.facts().name))
     })?;
     bochs.cores = cores;
@@ -458,9 +461,10 @@ impl<'a> Watch<'a> {
 
     /// Linux guests that are under a load which they have announced on their serial port.
     fn loaded(&self, running: &Running) -> Vec<usize> {
+        let arch = arch::of(self.baked.plan.machine.arch);
         let all = self.baked.plan.sandboxes.iter().enumerate();
         let linux = all.filter(|(_, sandbox)| matches!(sandbox.guest, Guest::Linux { .. }));
-        let ports = linux.filter_map(|(index, sandbox)| Some((index, serial(sandbox)?)));
+        let ports = linux.filter_map(|(index, sandbox)| Some((index, arch.serial(sandbox)?)));
         ports.filter(|(_, n)| load::is_on(&running.serial(*n))).map(|(index, _)| index).collect()
     }
 
