@@ -9,7 +9,7 @@ use bulkhead_handover::x86::Header;
 use bulkhead_launch::Error;
 use core::sync::atomic::{AtomicU16, Ordering};
 
-/// Port of the 16550, and the debug port; 0: none.
+/// Port of the 16550, and the debug port; 0: none. Atomics need no `unsafe`; the boot core alone writes them.
 static UART: AtomicU16 = AtomicU16::new(0);
 static DEBUG: AtomicU16 = AtomicU16::new(0);
 
@@ -18,6 +18,7 @@ static DEBUG: AtomicU16 = AtomicU16::new(0);
 pub fn init(header: &Header) {
     const DEBUG_CONSOLE: u16 = 0xE9;
     let usable = |port: u16| port >= 0x100 && port & !7 != 0xCF8;
+    // A 16550 has eight registers, from a multiple of 8 on.
     let uart = Some(header.console).filter(|&p| usable(p) && p % 8 == 0);
     let debug = Some(header.debug_port).filter(|&p| usable(p) || p == DEBUG_CONSOLE);
     let uart = uart.unwrap_or(0);
@@ -68,6 +69,7 @@ pub fn number(value: u64, base: u64) {
     let mut left = value;
     let mut used = 0;
     for digit in digits.iter_mut().rev() {
+        // The mask keeps a wrong base inside of the table: this code may not panic.
         *digit = b"0123456789abcdef"[(left % base) as usize & 15];
         left /= base;
         used += 1;
@@ -159,8 +161,10 @@ pub fn explain(stop: &Stop) {
             error.code()
         }
     };
+    // The number, too: a machine without a console is read by its report, which has no text.
     say!(" (error ", dec code, ")\n");
     let report =
+        // A fresh report: one that tells of an error has no half-measured clocks in it.
         BootReport { magic: BOOT_MAGIC, error: code, left_ticks: rdtsc(), ..Default::default() };
     write_report(&report);
 }

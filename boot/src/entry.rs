@@ -76,6 +76,7 @@ core::arch::global_asm!(
     // The upper halves of registers are undefined after 32-bit mode; a write of a lower half clears them.
     "   mov edi, edi",
     "   mov esi, esi",
+    // The third and fourth argument of a C function; the loader's two are in EDI and ESI already.
     "   mov rdx, [image_header]",
     "   mov rcx, [boot_tsc]",
     "   call {boot}",

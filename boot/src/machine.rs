@@ -68,6 +68,7 @@ impl Pc {
                 let (index, window) = (base as u64 as *mut u32, (base as u64 + 0x10) as *mut u32);
                 // Register 1, the version: bits 23:16 have the index of the last entry (82093AA, 3.2.2).
                 index.write_volatile(1);
+                // The number of entries differs between controllers, and the MADT does not tell it.
                 let last = window.read_volatile() >> 16 & 0xFF;
                 for entry in 0..=last {
                     // The lower half of an entry has its mask, bit 16. The upper half has no effect then.
@@ -125,6 +126,7 @@ impl BootMachine for Pc {
         trampoline::direct(self.started, id, start);
         // SAFETY: the core waits for this since its INIT, and the page is ready.
         unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | STARTUP | TRAMPOLINE_PA >> 12) };
+        // Slots are never used twice: a core that was reset later finds its own again.
         self.started += 1;
     }
 

@@ -72,6 +72,7 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_ticks: u64) -> !
 }
 
 fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> Result<(), Stop> {
+    // Before anything can hang: a reader of the memory then knows that this code has run.
     write_report(&report);
     // First, because all later steps use these features.
     processor::check(header.monitors).map_err(Stop::Processor)?;
@@ -114,6 +115,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     // With monitors this only clears channels, before any guest can see them.
     play(&mut LowMemory, image.launch, 0);
     report.played = bulkhead_cpu_x86::rdtsc() - begin;
+    // From the first core on guests run, so all that can stop the boot has been done.
     let own = start_cores(sandboxes, &mut pc).map_err(Stop::Core)?;
     report.left_ticks = bulkhead_cpu_x86::rdtsc();
     write_report(&report);

@@ -11,6 +11,7 @@ use bulkhead_monitor_abi_x86::vmcs::{
 
 /// Checks the processor for kernels and for a kind of monitor ([`bulkhead_handover::image::Header::monitors`]).
 pub fn check(monitors: u64) -> Result<(), &'static str> {
+    // In the order of need: a kernel without a monitor wants the first two and nothing else.
     // Monitors and kernels use the APIC by MSRs alone. Its page would be one more mapping for each of them to confine.
     if cpuid(1, 0).ecx >> 21 & 1 == 0 {
         return Err("x2APIC (CPUID 1 ECX bit 21)");
@@ -26,7 +27,7 @@ pub fn check(monitors: u64) -> Result<(), &'static str> {
     }
 }
 
-/// Returns Returns Returns ECX and EDX of an extended leaf.
+/// Returns ECX and EDX of an extended leaf.
 fn extended(leaf: u32) -> (u32, u32) {
     let answer = cpuid(leaf, 0);
     (answer.ecx, answer.edx)
@@ -42,6 +43,7 @@ fn svm() -> Result<(), &'static str> {
         return Err("SVM (AMD virtualization; CPUID 8000_0001 ECX bit 2)");
     }
     if extended(0x8000_000A).1 & 1 == 0 {
+        // Shadow tables would take its place, which no monitor here has.
         return Err("nested paging (CPUID 8000_000A EDX bit 0)");
     }
     // The host baked nested tables with the largest pages that fit, before it knew the processor.
@@ -59,6 +61,7 @@ fn svm() -> Result<(), &'static str> {
 /// does that for its own core.
 fn vtx() -> Result<(), &'static str> {
     if cpuid(1, 0).ecx >> 5 & 1 == 0 {
+        // The registers below fault on a processor without VT-x, so nothing is read before this.
         return Err("VT-x (Intel virtualization; CPUID 1 ECX bit 5)");
     }
     if extended(0x8000_0001).1 >> 26 & 1 == 0 {
@@ -104,6 +107,7 @@ fn controls(read: impl Fn(u32) -> u64) -> Result<(), &'static str> {
     let (primaries, secondaries) = (read(vmx::TRUE_PRIMARY), read(vmx::SECONDARY));
     let bits = [
         (
+            // By itself before all pins, so that each message names the one bit that is missing.
             lacks(pins & pin::NMI, read(vmx::TRUE_PIN)),
             "NMI exiting (IA32_VMX_TRUE_PINBASED_CTLS bit 35)",
         ),
@@ -145,9 +149,12 @@ fn controls(read: impl Fn(u32) -> u64) -> Result<(), &'static str> {
 fn capabilities(has: u64) -> Result<(), &'static str> {
     let bits = [
         (ept_vpid::FOUR_LEVELS, "EPT walks of 4 levels (IA32_VMX_EPT_VPID_CAP bit 6)"),
+        // Each walk reads four tables: out of uncached memory a guest would crawl.
         (ept_vpid::WRITE_BACK, "write-back EPT tables (IA32_VMX_EPT_VPID_CAP bit 14)"),
+        // The tables are baked: a page size that is missing here cannot be made up for.
         (ept_vpid::PAGES_2M, "2 MiB EPT pages (IA32_VMX_EPT_VPID_CAP bit 16)"),
         (ept_vpid::PAGES_1G, "1 GiB EPT pages (IA32_VMX_EPT_VPID_CAP bit 17)"),
+        // Links come and go at run time, and lives begin anew. Old translations must not outlast either.
         (ept_vpid::INVEPT, "INVEPT (IA32_VMX_EPT_VPID_CAP bits 20, 25, 26)"),
         (ept_vpid::INVVPID, "INVVPID (IA32_VMX_EPT_VPID_CAP bits 32, 41, 42)"),
     ];

@@ -36,6 +36,7 @@ core::arch::global_asm!(
     "   xor ax, ax",
     "   mov ds, ax",
     "   lgdtd [{base} + {gdt} + 32]",
+    // Protection alone: paging waits for the tables of this core's monitor.
     "   mov eax, 1",
     "   mov cr0, eax",
     // As bytes: the code runs at its place in the page, and is linked elsewhere.
@@ -53,6 +54,7 @@ core::arch::global_asm!(
     "   cpuid",
     "   cmp eax, 0xB",
     "   jb 2f",
+    // Leaf 1 has 8 bits of it, and an x2APIC ID may have 32.
     "   mov eax, 0xB",
     "   xor ecx, ecx",
     "   cpuid",
@@ -81,7 +83,9 @@ core::arch::global_asm!(
     "   mov ecx, 0xC0000080",
     "   rdmsr",
     "   or eax, 0x900", // LME, NXE
+    // No-execute bits are reserved without NXE; the monitor's tables have them.
     "   wrmsr",
+    // WP: pages without the right to write have none in ring 0 either.
     "   mov eax, 0x80010033",
     "   mov cr0, eax",
     "   .byte 0xEA",
@@ -90,6 +94,7 @@ core::arch::global_asm!(
     // A core that no slot names rests here, with interrupts off.
     "trampoline_rest32:",
     "   cli",
+    // An SMI may end HLT, so there is a way back into it.
     "   hlt",
     "   jmp trampoline_rest32",
     ".code64",

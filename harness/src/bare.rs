@@ -81,7 +81,7 @@ pub fn machine(
     let machine = Description { controller, ..description.clone() };
     let alone = Plan { machine, sandboxes: vec![sandbox.clone()], ..Plan::default() };
     let input = dir.join("guest.bare");
-    let mut guest = bulkhead_image::load(&alone, 0, &[], None)?;
+    let mut guest = bulkhead_image::load(&alone, 0, &[])?;
     match &sandbox.guest {
         Runs::Linux { .. } => (),
         Runs::Bare { .. } => informed(&mut guest, end),

@@ -107,7 +107,7 @@ fn vmx(bench: &Bench) -> Result<(), String> {
     let claim = claim.map_err(|e| e.to_string())?;
     let machine = Machine { memory, baked: &outcome.baked, claim, registers: &audited.registers };
     let right = machine.look(|_| {});
-    let cores = audited.registers.cores.iter().filter(|core| core.vmcs.is_some()).count();
+    let cores = audited.registers.cores.iter().filter(|core| core.own.vmcs.is_some()).count();
     let result = match &right.findings[..] {
         [] if cores == 4 => Ok(format!(
             "{cores} VMCSs, {} frames of tables; {} ms",

@@ -29,6 +29,7 @@ pub extern "C" fn handle(frame: &'static Frame, reason: u64) -> Next {
     let outcome = match reason as u16 {
         code @ (exit::RDMSR | exit::WRMSR) => msr::handle(frame, code == exit::WRMSR),
         exit::VMCALL => hypercall::handle(frame, VMCALL),
+        // Not here: both need registers that this way has not saved.
         exit::EPT_VIOLATION | exit::CONTROL_REGISTER => return Next::Memory,
         _ => rare(frame, reason),
     };
@@ -73,6 +74,7 @@ fn rare(frame: &Frame, reason: u64) -> Outcome {
             record(frame, Condition::Shutdown, read(field::GUEST_PHYSICAL_ADDRESS), reason);
             Outcome::end(Cause::Other, State::Failed)
         }
+        // Instructions of VMX among them, which are undefined on the processor that a guest sees.
         code => {
             let undefined = Outcome::inject(Cause::Denied, vmcb::UD);
             deny(frame, Condition::Instruction, u64::from(code), 0, undefined)
@@ -197,6 +199,7 @@ pub extern "C" fn rung(frame: &'static Frame) -> Next {
     if read(field::ENTRY_EVENT) & event::VALID == 0 {
         return done(frame, look(frame, Cause::Doorbell));
     }
+    // Cleared, or the test before the entry would lead here for ever; the timer brings the look instead.
     frame.local().doorbell.set(0);
     write(field::TIMER, 0);
     write(field::PIN_CONTROLS, read(field::PIN_CONTROLS) | u64::from(pin::TIMER));
@@ -205,6 +208,7 @@ pub extern "C" fn rung(frame: &'static Frame) -> Next {
 
 /// Looks at the mail after an event was injected.
 fn late(frame: &Frame) -> Outcome {
+    // Off again before all else: a timer of 0 would end each entry at once.
     write(field::PIN_CONTROLS, read(field::PIN_CONTROLS) & !u64::from(pin::TIMER));
     look(frame, Cause::Doorbell)
 }

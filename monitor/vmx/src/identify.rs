@@ -84,6 +84,7 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     "   mov edi, {shadow}",
     "   vmwrite rdi, rsi",
     ".global identify_look",
+    // As `entry_look`: an NMI behind this test finds RIP in the window, and mends it.
     "identify_look:",
     "   cmp byte ptr [rsp - {flag}], 0",
     ".global identify_window",
@@ -94,6 +95,7 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     "   vmresume",
     ".global identify_end",
     "identify_end:",
+    // VMRESUME came back, so it has failed. The general way records why.
     "   jmp entry_end",
     // No leaf of the configuration: the processor's answer, which has no such bit.
     "6: mov edi, eax",
@@ -109,6 +111,7 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     // User mode.
     "8: call 10f",
     "   mov rdi, rsp",
+    // Compiled code: it may change R8 to R11, which this way leaves in the processor.
     "   call {user}",
     "   mov rcx, [rsp + {rcx}]",
     ".set at, {r8}",

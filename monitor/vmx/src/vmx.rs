@@ -58,10 +58,12 @@ impl Shell for Vmx {
 
     #[inline(always)]
     fn privilege(_: &Frame) -> u8 {
+        // By SS, of which the DPL is the level in each mode; CS's need not be (SDM 25.4.1).
         (read(field::GUEST_SS_RIGHTS) >> 5 & 0b11) as u8
     }
 
     #[inline(always)]
+    // The processor tells the length of what exited. One with SVM need not, so callers name it.
     fn skip(frame: &Frame, _: u8) {
         write(field::GUEST_RIP, read(field::GUEST_RIP).wrapping_add(read(field::EXIT_LENGTH)));
         Self::unshadow(frame);
@@ -77,6 +79,7 @@ impl Shell for Vmx {
     fn inject(frame: &Frame, vector: u8) {
         let protected = read(field::GUEST_CR0) & 1 != 0;
         write(field::ENTRY_EVENT, event::of(vector, protected));
+        // Vectors that are injected have an error code of 0, or none.
         write(field::ENTRY_ERROR_CODE, 0);
         write(field::GUEST_ACTIVITY, activity::ACTIVE);
         Self::unshadow(frame);
@@ -92,14 +95,18 @@ impl Shell for Vmx {
         // SAFETY: the region is this core's, set aside by the host. VMCLEAR gives its memory to software, which may
         // write the revision there (SDM 25.2). Fields that no record names are zero. Other registers are the guest's.
         unsafe {
+            // Twice. The processor may still hold the old region, and would write it over the zeros. And VMLAUNCH wants
+            // a region in the clear state (SDM 25.1).
             clear(region);
             Memory.zero(frame.control(), 4096);
+            // Here, where the page is zeros: registers are loaded from them.
             fresh_registers(frame.control());
             (frame.control() as *mut u32).write_volatile(revision());
             clear(region);
             load(region);
         }
         ops.iter().for_each(play);
+        // Behind the record, which knows nothing of this core.
         host_state(frame);
         fresh_msrs();
         frame.rax.set(0);
@@ -109,6 +116,7 @@ impl Shell for Vmx {
     }
 
     fn startup(_: &Frame, vector: u8) {
+        // As a SIPI starts a core: in the page with that number, at offset 0.
         write(field::GUEST_CS, u64::from(vector) << 8);
         write(field::GUEST_CS_BASE, u64::from(vector) << 12);
     }
@@ -128,6 +136,7 @@ impl Shell for Vmx {
         }
     }
 
+    // VT-x tells no bytes of the instruction, so the decoder fetches them from the guest's memory.
     fn fetched(_: &Frame) -> [u64; 2] {
         [0; 2]
     }
@@ -136,6 +145,7 @@ impl Shell for Vmx {
         write(field::GUEST_EFER, value);
     }
 
+    // No control switches these exits off (SDM 26.1.2).
     fn stop_cpuid_exits(_: &Frame) -> bool {
         false
     }
@@ -179,6 +189,7 @@ fn host_state(frame: &Frame) {
         // The upper half of EFER is reserved.
         (rdmsr(msr::EFER) as u32, rdmsr(msr::PAT))
     };
+    // Before the others: no field of the host's keeps what the region held.
     ZERO.iter().for_each(|&field| write(field, 0));
     write(field::HOST_CR0, cr0);
     write(field::HOST_CR3, cr3);
@@ -242,10 +253,13 @@ pub fn prepare(frame: &Frame) {
         asm!("lidt [{}]", in(reg) &raw const config().idtr, options(nostack, preserves_flags));
         wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
         let control = rdmsr(FEATURE_CONTROL);
+        // A locked register faults on a write. The boot code has looked at the first core's only, and each core has its
+        // own.
         if control & LOCKED == 0 {
             wrmsr(FEATURE_CONTROL, control | VMX_OUTSIDE_SMX | LOCKED);
         }
         asm!("mov {t}, cr4", "or {t}, {bit}", "mov cr4, {t}", t = out(reg) _, bit = in(reg) CR4_VMXE, options(nostack, nomem));
+        // VMXON compares the region's revision with the processor's.
         (region as *mut u32).write_volatile(revision());
         on(own(frame).host_pa);
     }

@@ -15,7 +15,7 @@ use core::ptr::from_ref;
 use core::sync::atomic::Ordering::Relaxed;
 
 impl<S: Shell> Vcpu for Frame<S> {
-    /// Ticks of a processor with 4 GHz.
+    /// Ticks of a processor with 4 GHz. On a slower one waits last longer, never shorter than asked.
     const MICROSECOND: u64 = 4_000;
     const UNMASKABLE: u8 = vmcb::NMI;
 
@@ -87,6 +87,7 @@ impl<S: Shell> Vcpu for Frame<S> {
     }
 
     fn begin(&self, [first, second]: [u64; 2], entry: Option<u64>) {
+        // The arguments of a C function. A Linux takes its boot parameters in RSI (boot.rst, "64-bit Boot Protocol").
         self.rdi.set(first);
         self.rsi.set(second);
         if let Some(entry) = entry {
@@ -108,6 +109,7 @@ pub unsafe fn fresh_registers(zeros: u64) {
     const OSXSAVE: u64 = 1 << 18;
     static MXCSR_AT_RESET: u32 = 0x1F80;
     let xsave = cpuid(1, 0).ecx & 1 << 26 != 0;
+    // CR4 faults on a bit of a feature that is missing.
     let bits = if xsave { OSFXSR | OSXSAVE } else { OSFXSR };
     // SAFETY: by the caller; each instruction where CPUID has it (APM 11.5.9: an
     // XSTATE_BV of 0 gives every component its initial value).
@@ -115,6 +117,7 @@ pub unsafe fn fresh_registers(zeros: u64) {
         // The monitor's own CR4: without OSXSAVE there is no XSETBV and no XRSTOR.
         asm!("mov {t}, cr4", "or {t}, {bits}", "mov cr4, {t}", t = out(reg) _, bits = in(reg) bits, options(nostack, nomem));
         if xsave {
+            // XSETBV faults on a bit that this leaf does not name.
             let all = cpuid(0xD, 0);
             // XRSTOR loads only components that XCR0 names: first all, then x87 alone, as after a reset.
             asm!("xsetbv", "xrstor [rdi]", in("rdi") zeros, in("ecx") 0, in("eax") all.eax, in("edx") all.edx, options(nostack));
@@ -153,6 +156,7 @@ impl<S: Shell> Interrupts for Frame<S> {
     }
 
     fn sleep(&self) {
+        // On the flag that the handler sets: it also tells of a doorbell from before the sleep.
         nmi_sleep(&self.local().doorbell);
     }
 
@@ -164,14 +168,18 @@ impl<S: Shell> Interrupts for Frame<S> {
                 // No new interrupt comes from the core's own sources.
                 wrmsr(register, icr::MASKED);
             }
+            // Masked, the timer would count on, and fire when the next life opens its entry.
             wrmsr(msr::X2APIC_TMICT, 0);
             wrmsr(msr::X2APIC_DCR, 0);
+            // The errors of one life are not to be read in the next one; a write latches and clears them.
             wrmsr(msr::X2APIC_ESR, 0);
             // Enabled, whatever the guest left: a disabled APIC would keep pending interrupts for the next life.
             wrmsr(msr::X2APIC_SVR, 0x1FF);
             asm!("mov cr8, {}", in(reg) 0u64, options(nostack, nomem));
             // Each EOI ends one vector in service, which would hold off pending ones of its class and below.
+            // No more vectors than these can be in service: the loop ends, whatever the registers say.
             for _ in 0..256 {
+                // ISR has 32 vectors in each of its registers (SDM volume 3, 11.8.4).
                 let busy = (0..8).any(|i| rdmsr(msr::X2APIC_ISR + i) != 0);
                 if !busy {
                     break;
@@ -194,6 +202,7 @@ pub fn failed<S: Shell>(stack: &[u64; 6]) {
     let frame = Frame::<S>::around(stack);
     let report = frame.report();
     // One by one: a loop over two arrays takes more text.
+    // The record comes before the state, which tells a reader to look for it.
     report.fault[0].store(stack[0], Relaxed);
     report.fault[1].store(cr2, Relaxed);
     report.fault_detail[0].store(stack[1], Relaxed);

@@ -65,6 +65,7 @@ macro_rules! interrupts {
             "nmi_sleep:",
             $open,
             "nmi_test:",
+            // The test stands behind the opening: an NMI from before has set the flag by then.
             "   cmp byte ptr [rdi], 0",
             "   jne nmi_slept",
             "   hlt",
@@ -86,10 +87,13 @@ macro_rules! interrupts {
             "drain_end:",
 
             ".global monitor_nmi",
+            // It comes at any instruction of the monitor. So it saves what it changes, calls nothing and takes no lock;
+            // IRET brings the flags back.
             "monitor_nmi:",
             "   push rax",
             // The flag is the first byte of the core's state, at the base of its stack.
             "   mov rax, rsp",
+            // No register of the interrupted code says which core this is, but stacks are aligned to their size.
             "   and rax, {stack_mask}",
             "   mov byte ptr [rax], 1",
             $($nmi,)*
@@ -131,6 +135,7 @@ macro_rules! interrupts {
             "5: mov rdi, rsp",
             "   and rsp, -16",
             "   call {fault}",
+            // For good: what the exception left half done may be anything. Other cores go on.
             "6: cli",
             "   hlt",
             "   jmp 6b",

@@ -44,6 +44,7 @@ impl<S> Frame<S> {
     #[inline(never)]
     fn uncommon(&self, number: u8) -> &Cell<u64> {
         match number {
+            // Registers that few exits name, so that the match above stays short.
             5 => &self.others[0],
             9 => &self.r9_to_r11[0],
             10 => &self.r9_to_r11[1],

@@ -54,6 +54,7 @@ impl<S: Shell> Layout for Frame<S> {
     }
 
     fn mailbox(&self, sandbox: u32) -> &Mailbox {
+        // The remainder bounds the address by itself, so that no index of a caller can lead elsewhere.
         let sandbox = u64::from(sandbox) % MAX_SANDBOXES as u64;
         // SAFETY: each caller's index is below `config().sandboxes`, and the host
         // maps that many mailboxes. Its fields are atomics.
@@ -85,6 +86,7 @@ impl<S: Shell> Layout for Frame<S> {
 
     #[inline(always)]
     fn shared(&self, core: u32) -> &Shared {
+        // As for `mailbox`.
         let core = u64::from(core) % MAX_CORES as u64;
         let state = CORES_VA + core * CORE_STRIDE + CORE_STACK;
         // SAFETY: the host maps a block for each core below `config().cores`, and
@@ -130,6 +132,7 @@ impl<S: Shell> Layout for Frame<S> {
 
     fn head(&self) -> Head {
         // SAFETY: the host maps `room` bytes there, read-only; another sandbox may be writing them.
+        // Copied once: its writer could change it between the checks and the use.
         unsafe { read_volatile(config().loads as *const Head) }
     }
 
@@ -165,6 +168,7 @@ impl RecordMemory for Memory {
         // RAM and this core's control block. Or it is the guest's part of this core's frame, or a link of the
         // sandbox's.
         unsafe {
+            // One instruction for any length: most of a restart is spent here.
             asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags))
         };
     }

@@ -88,6 +88,7 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn cpuid(&self, leaf: u32, sub: u32) -> [u32; 4] {
+        // The processor's own answer: what a guest is shown of it is mediation's to decide.
         let raw = cpuid(leaf, sub);
         [raw.eax, raw.ebx, raw.ecx, raw.edx]
     }
@@ -122,6 +123,7 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn lines(&self) -> Option<&Lines> {
+        // A table with at most one entry: none is how the host says that there are no lines.
         slice::<Lines>(config().lines).first()
     }
 
@@ -165,6 +167,7 @@ impl<S: Shell> X86 for Frame<S> {
         // SAFETY: aligned, in a page as for `load`, which the host maps writable.
         unsafe {
             match size {
+                // As for `load`: a wider write would change the registers beside it.
                 1 => write_volatile(at as *mut u8, value as u8),
                 2 => write_volatile(at as *mut u16, value as u16),
                 4 => write_volatile(at as *mut u32, value as u32),
@@ -191,6 +194,7 @@ impl<S: Shell> X86 for Frame<S> {
         let value;
         // SAFETY: ports of the clock, which this sandbox owns. Reads at these indices change nothing, and NMIs stay on.
         unsafe {
+            // Two steps: the caller has the turn of its sandbox, so that no other core's index comes between.
             asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16, in("al") index, options(nomem, nostack));
             asm!("in al, dx", in("dx") cmos::INDEX_PORT as u16 + 1, out("al") value, options(nomem, nostack));
         }

@@ -4,7 +4,7 @@
 pub use bulkhead_monitor_abi::map::*;
 
 /// Physical address at which the boot loader puts the image. Clear of what
-/// SeaBIOS, GRUB and OVMF (ACPI NVS at 8 to 9 MiB) keep below 16 MiB.
+/// SeaBIOS, GRUB and OVMF (tables at 8 to 9 MiB) keep below 16 MiB.
 pub const IMAGE_PA: u64 = 0x100_0000;
 /// The boot code's report: between the multiboot headers and its text, so that it
 /// needs nothing of the image to find it.

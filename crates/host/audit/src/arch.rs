@@ -1,5 +1,5 @@
 //! The back end of an audit: formats of tables, control blocks, registers, units and lines of one architecture. The
-//! rules ask it by [`Architecture`], and know none. x86's two are in `x86`; a test brings an odd one of its own.
+//! rules ask it by [`Architecture`], and know none. A test brings an odd one of its own.
 
 use crate::check::Context;
 use crate::claim::{Claim, Range, Sandbox};
@@ -77,15 +77,15 @@ pub struct Area {
     /// The core, if a register told it.
     pub core: Option<usize>,
     /// Root of the host's tables.
-    pub cr3: u64,
+    pub root: u64,
     /// Host's instruction pointer.
-    pub rip: u64,
+    pub pc: u64,
     /// Host's stack pointer.
-    pub rsp: u64,
-    /// Descriptor tables, where they are known.
-    pub tables: Option<[u64; 2]>,
+    pub sp: u64,
+    /// Further addresses that its monitor maps: names and values, where they are known.
+    pub tables: Vec<(&'static str, u64)>,
     /// Control block.
-    pub vmcb: u64,
+    pub block: u64,
     /// The instruction pointer stands where exits of guests come back.
     pub certain: bool,
 }
@@ -129,14 +129,14 @@ impl Context<'_> {
     ) {
         let (arch, sandbox) = (self.claim.arch, &self.claim.sandboxes[i]);
         let mut wrong = arch.judge(self.words, sandbox, area, first);
-        let tag = arch.block(self.words, area.vmcb).map_or(0, |block| block.tag);
+        let tag = arch.block(self.words, area.block).map_or(0, |block| block.tag);
         if tag == 0 || others.contains(&tag) {
             let what = format!("address space ID {tag} is not its own");
             wrong.push((REST, what, "an ID that no other sandbox has".into()));
         }
-        let own = self.parts[i].vmcbs.get(core).copied().flatten();
-        if own != Some(area.vmcb) {
-            let what = format!("it runs on the control block at {:#x}", area.vmcb);
+        let own = self.parts[i].blocks.get(core).copied().flatten();
+        if own != Some(area.block) {
+            let what = format!("it runs on the control block at {:#x}", area.block);
             wrong.push((
                 REST,
                 what,
@@ -146,7 +146,7 @@ impl Context<'_> {
         let place = self.claim.sandboxes[i].place.clone();
         for (rule, what, right) in wrong {
             let message = format!("{} core {core}: {what}", self.name(i));
-            self.find(rule, &place, Some(area.vmcb), message, right);
+            self.find(rule, &place, Some(area.block), message, right);
         }
     }
 }

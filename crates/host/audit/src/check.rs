@@ -170,17 +170,17 @@ impl Context<'_> {
         // Roots of monitors, from the host's state behind guests and from cores that are in their monitor now. A root's
         // view of a sandbox's RAM tells its owner.
         let mut walked: BTreeMap<u64, Regime> = BTreeMap::new();
-        let certain = areas.iter().filter(|a| a.certain).map(|a| a.cr3 & !0xFFF);
-        // Where a core runs its guest, CR3 is that guest's to choose: only the image
+        let certain = areas.iter().filter(|a| a.certain).map(|a| a.root & !0xFFF);
+        // Where a core runs its guest, the root is that guest's to choose: only the image
         // holds roots of monitors.
-        let now = self.registers.cores.iter().map(|c| c.cr3 & !0xFFF);
+        let now = self.registers.cores.iter().map(|c| c.root & !0xFFF);
         for root in certain.chain(now.filter(|root| self.claim.image.contains(*root))) {
             walked.entry(root).or_insert_with(|| Regime::walk(self.words, arch.own(), root));
         }
         let mut found: Vec<Found> = Vec::new();
         for (i, sandbox) in self.claim.sandboxes.iter().enumerate() {
             // The root that most of its cores have, among those that serve it.
-            let votes = |root: u64| areas.iter().filter(|a| a.cr3 & !0xFFF == root).count();
+            let votes = |root: u64| areas.iter().filter(|a| a.root & !0xFFF == root).count();
             let mine = walked.iter().filter(|(_, r)| monitor::serves(self.claim, r) == Some(i));
             let root = mine.max_by_key(|(root, _)| votes(**root)).map(|(root, _)| *root);
             let monitor = root.map(|root| (root, walked[&root].clone()));
@@ -204,14 +204,14 @@ impl Context<'_> {
         }
         for area in left.iter().filter(|a| a.certain) {
             let message = format!(
-                "a host runs on CR3 {:#x} behind the control block at {:#x}, which is no core's",
-                area.cr3, area.vmcb
+                "a host runs on the tables at {:#x} behind the control block at {:#x}, which is no core's",
+                area.root, area.block
             );
             self.find("host-state", &Place::default(), area.page, message, "one for each core");
         }
         for (i, f) in found.iter_mut().enumerate() {
             let blocks: Vec<Block> = { f.cores.iter().flatten() }
-                .filter_map(|a| arch.block(self.words, a.vmcb))
+                .filter_map(|a| arch.block(self.words, a.block))
                 .filter(|b| b.launched)
                 .collect();
             // If blocks differ, the one is taken that has tables beginning with the sandbox's RAM.
@@ -228,24 +228,24 @@ impl Context<'_> {
         found
     }
 
-    /// Finds an area's sandbox and core: by the VMCB that it names or, if none has that, by the stack that its RSP is
-    /// on.
+    /// Finds an area's sandbox and core: by the control block that it names or, if none has that, by the stack
+    /// that it is on.
     fn owner_of(&self, area: &Area, found: &[Found]) -> Option<(usize, usize)> {
         let by_register = area.core.and_then(|number| {
             let position = |s: &crate::claim::Sandbox| s.cores.iter().position(|c| *c == number);
             self.claim.sandboxes.iter().enumerate().find_map(|(i, s)| Some((i, position(s)?)))
         });
-        let by_vmcb = || {
-            let has = |p: &Parts| p.vmcbs.iter().position(|v| *v == Some(area.vmcb));
+        let by_block = || {
+            let has = |p: &Parts| p.blocks.iter().position(|v| *v == Some(area.block));
             self.parts.iter().enumerate().find_map(|(i, p)| Some((i, has(p)?)))
         };
         let by_stack = || {
-            let mine = |f: &Found| f.monitor.as_ref().is_some_and(|m| m.0 == area.cr3 & !0xFFF);
+            let mine = |f: &Found| f.monitor.as_ref().is_some_and(|m| m.0 == area.root & !0xFFF);
             let i = found.iter().position(mine).filter(|_| area.certain)?;
-            let n = monitor::core_of(self.page(), area.rsp)?;
+            let n = monitor::core_of(self.page(), area.sp)?;
             (n < found[i].cores.len() && found[i].cores[n].is_none()).then_some((i, n))
         };
-        by_register.or_else(by_vmcb).or_else(by_stack)
+        by_register.or_else(by_block).or_else(by_stack)
     }
 
     fn missing(&mut self, i: usize, found: &Found) {
@@ -308,7 +308,7 @@ impl Context<'_> {
             }
             for area in found[i].cores.iter().flatten() {
                 tables.extend(area.page.map(|p| (p, format!("host save area of {name}"))));
-                let block = self.claim.arch.block(self.words, area.vmcb).filter(|b| b.launched);
+                let block = self.claim.arch.block(self.words, area.block).filter(|b| b.launched);
                 let maps = block.into_iter().flat_map(|block| block.maps);
                 tables.extend(maps.map(|(at, what)| (at, format!("{what} of {name}"))));
             }
@@ -366,8 +366,7 @@ impl Context<'_> {
         }
     }
 
-    /// Frames of the remapping tables of a sandbox's functions, and of the IOAPIC's if it
-    /// has lines.
+    /// Frames of the remapping tables of a sandbox's functions, and of the lines' if it has some.
     pub(crate) fn remapping_frames(
         &self,
         i: usize,
@@ -380,10 +379,10 @@ impl Context<'_> {
         frames.chain(shared).map(|&start| crate::claim::Range { start, len: self.page() })
     }
 
-    /// Frames of the IOAPIC's remapping table.
+    /// Frames of the lines' remapping table.
     pub(crate) fn lines_frames(&self) -> impl Iterator<Item = &u64> + '_ {
-        let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
-        ioapic.and_then(|bdf| self.remapping.get(&bdf)).into_iter().flatten()
+        let sender = self.claim.iommu.as_ref().and_then(|iommu| iommu.lines);
+        sender.and_then(|bdf| self.remapping.get(&bdf)).into_iter().flatten()
     }
 
     fn iommu_tables(&mut self) -> Option<Box<dyn Unit>> {

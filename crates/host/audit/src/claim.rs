@@ -2,6 +2,7 @@
 //! table lies.
 
 use crate::arch::Architecture;
+pub use crate::x86::Kind;
 use serde::{Deserialize, Serialize};
 
 /// A line of the manifest or of the machine description.
@@ -86,7 +87,7 @@ pub struct Ports {
 /// A line of the interrupt controller that a sandbox owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Number of the pin, from 0 (for the only IOAPIC: the global system interrupt).
+    /// Number of the pin, from 0.
     pub pin: u32,
     /// Level, not edge.
     pub level: bool,
@@ -101,7 +102,7 @@ pub struct Sandbox {
     pub place: Place,
     /// Core numbers of the machine, in its own order.
     pub cores: Vec<usize>,
-    /// Their identities: on x86, x2APIC IDs.
+    /// Their identities.
     pub core_ids: Vec<u32>,
     /// RAM.
     pub ram: Vec<Ram>,
@@ -111,7 +112,7 @@ pub struct Sandbox {
     pub ports: Vec<Ports>,
     /// Lines of the interrupt controller.
     pub lines: Vec<Line>,
-    /// Its guest has an IOAPIC with pins that are no lines of the machine's.
+    /// Its guest has a controller with pins that are no lines of the machine's.
     pub pins: bool,
     /// Sandboxes with reports that it may read.
     pub observe: Vec<usize>,
@@ -214,36 +215,19 @@ pub struct Function {
     pub resets: Vec<Range>,
 }
 
-/// Kinds of x86's IOMMUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// AMD-Vi.
-    #[default]
-    AmdVi,
-    /// Intel VT-d.
-    VtD,
-}
-
 /// The IOMMU, as described.
 #[derive(Clone, Debug, Default)]
 pub struct Iommu {
     /// Its kind.
     pub kind: Kind,
-    /// Its PCI function, if it is AMD's: a capability there says where its registers are.
+    /// Its PCI function, if a capability there says where its registers are.
     pub bdf: u16,
-    /// It remaps interrupts; asked of Intel's only.
+    /// It remaps interrupts; not asked of each kind.
     pub remaps: bool,
     /// Where its registers should be.
     pub registers: Range,
-    /// As which function the IOAPIC sends its messages (IVRS, special device); `None` if
-    /// the IOMMU does not see them.
-    pub ioapic: Option<u16>,
-}
-
-impl Default for &dyn Architecture {
-    fn default() -> Self {
-        &crate::Svm
-    }
+    /// Function as which the interrupt controller sends the interrupts of lines; `None`: the IOMMU does not see them.
+    pub lines: Option<u16>,
 }
 
 /// A system.
@@ -275,7 +259,7 @@ pub struct Claim {
     pub ecam: Option<Range>,
     /// The IOMMU; without one, DMA is not confined and not looked at.
     pub iommu: Option<Iommu>,
-    /// Registers of the interrupt controller: on x86, the IOAPIC's.
+    /// Registers of the interrupt controller.
     pub controller: Option<u64>,
 }
 

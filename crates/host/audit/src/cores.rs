@@ -18,16 +18,18 @@ impl Context<'_> {
         monitor: &Regime,
     ) {
         let mut wrong = Vec::new();
-        if area.cr3 != root {
-            wrong.push((format!("CR3 is {:#x}", area.cr3), format!("{root:#x}, its monitor's")));
+        if area.root != root {
+            let what = format!("the root of tables is {:#x}", area.root);
+            wrong.push((what, format!("{root:#x}, its monitor's")));
         }
         if !area.certain {
-            let what = format!("RIP is {:#x}", area.rip);
+            let what = format!("the instruction pointer is {:#x}", area.pc);
             wrong.push((what, self.claim.arch.comes_back().into()));
         }
-        let tables = area.tables.map(|[gdt, idt]| [("GDTR", gdt, false), ("IDTR", idt, false)]);
-        let state = [("RIP", area.rip, true), ("RSP", area.rsp.wrapping_sub(8), false)];
-        for (what, address, execute) in state.into_iter().chain(tables.into_iter().flatten()) {
+        let tables = area.tables.iter().map(|&(what, address)| (what, address, false));
+        let stack = ("the stack pointer", area.sp.wrapping_sub(8), false);
+        let state = [("the instruction pointer", area.pc, true), stack];
+        for (what, address, execute) in state.into_iter().chain(tables) {
             match monitor.leaf(address) {
                 Some(leaf) if leaf.execute || !execute => {}
                 _ => wrong.push((
@@ -91,7 +93,7 @@ impl Context<'_> {
     }
 
     fn fits(&self, core: &Core, (monitor, root): (u64, u64), nested: &Regime) -> bool {
-        if core.cr3 == monitor {
+        if core.root == monitor {
             return true;
         }
         let arch = self.claim.arch;

@@ -272,7 +272,7 @@ impl Context<'_> {
             let mmio = found.is_some_and(|n| given[n].device);
             if !leaf.user || !leaf.suits(mmio) {
                 let message = format!("{who}'s entry {:#x} for {at:#x}", leaf.entry);
-                let right = if mmio { "uncached, in EPT" } else { "a user page, write-back" };
+                let right = if mmio { "a page of a device" } else { "a user page, write-back" };
                 self.find("encoding", &place, Some(frame), message, right);
             }
             if found.is_none() && (self.is_absent(i, leaf) || self.is_taken(i, leaf)) {

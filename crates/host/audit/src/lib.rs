@@ -2,10 +2,8 @@
 //! compares what they allow with what the manifest says (design, invariants 1, 2, 3 and 9).
 //!
 //! Nothing here is shared with what builds the tables or runs under them: no other crate of this project is a
-//! dependency. Every bit and offset is written from the manuals. Those of AMD are AMD64 Architecture Programmer's
-//! Manual volume 2 ("APM") and I/O Virtualization Technology specification 48882 ("IOMMU specification"). Those of
-//! Intel are Software Developer's Manual ("SDM"), 82093AA (IOAPIC) and VT-d specification D51397. Where tables lie is
-//! asked of the processors and of the IOMMU ([`registers`]), not of the image.
+//! dependency. Every bit and offset is written from the manuals, which each back end names. Where tables lie is asked
+//! of the processors and of the IOMMU ([`registers`]), not of the image.
 //!
 //! ```text
 //!  Claim: what should be (from the manifest's plan, by the caller)
@@ -42,4 +40,4 @@ pub use given::Given;
 pub use memory::{Memory, RamFile};
 pub use registers::Registers;
 pub use report::{Access, Finding, Frames, RULES, Report, Rule};
-pub use x86::{Svm, Vmx, bochs, hmp, vmcs};
+pub use x86::{Svm, Vmx, bochs, hmp, registers as x86_registers, vmcs};

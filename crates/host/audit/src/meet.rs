@@ -32,8 +32,8 @@ impl Sorted {
 
 impl Context<'_> {
     /// Two sandboxes share a frame only where a channel or `observe` says so. Two monitors share only mailboxes, the
-    /// start-up code, the IOAPIC and a channel's header. A monitor and another's guest share only an observed report
-    /// and such a header.
+    /// start-up code, the interrupt controller and a channel's header. A monitor and another's guest share only an
+    /// observed report and such a header.
     pub(crate) fn shared(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
         let sorted = |all: &[Option<Regime>]| -> Vec<Option<Sorted>> {
             all.iter().map(|r| r.as_ref().map(Sorted::of)).collect()

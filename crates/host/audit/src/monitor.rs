@@ -18,7 +18,7 @@ const INFO: u64 = 0xFFFF_FFFF_8018_0000;
 const VECTORS: u64 = 0xFFFF_FFFF_8020_0000;
 const REPORT: u64 = 0xFFFF_FFFF_8030_0000;
 const MAILBOX: u64 = 0xFFFF_FFFF_8040_0000;
-/// The lock of the IOAPIC, then what the guest wrote to its own.
+/// The lock of the lines, then what the guest wrote to its own.
 const LINES: u64 = 0xFFFF_FFFF_8070_0000;
 /// The own guest's table entries for memory of channels made at run time, a page for each.
 const LINK_TABLES: u64 = 0xFFFF_FFFF_80A0_0000;
@@ -65,10 +65,10 @@ pub struct Parts {
     /// The report: head, then cores.
     pub report: Vec<u64>,
     /// Control blocks by core.
-    pub vmcbs: Vec<Option<u64>>,
+    pub blocks: Vec<Option<u64>>,
     /// Mailboxes by sandbox.
     pub mailboxes: Vec<u64>,
-    /// The lock of the IOAPIC.
+    /// The lock of the lines.
     pub lock: Option<u64>,
     /// Frames of the ends of channels: registers, states of the peers.
     pub ends: Vec<[u64; 2]>,
@@ -110,7 +110,7 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
         all.push(window(MAILBOX + other as u64 * page, page, rights, &what));
     }
     if places.lock && !sandbox.lines.is_empty() {
-        all.push(window(LINES, page, RW, "lock of the IOAPIC"));
+        all.push(window(LINES, page, RW, "lock of the lines"));
     }
     if places.lock && (!sandbox.lines.is_empty() || sandbox.pins) {
         all.push(window(LINES + page, page, RW, "interrupt lines as written"));
@@ -196,9 +196,9 @@ pub fn serves(claim: &Claim, regime: &Regime) -> Option<usize> {
 }
 
 /// Returns the number of the core with this stack.
-pub fn core_of(page: u64, rsp: u64) -> Option<usize> {
+pub fn core_of(page: u64, sp: u64) -> Option<usize> {
     // An empty stack ends where its pages end.
-    let offset = rsp.checked_sub(8)?.checked_sub(CORES)?;
+    let offset = sp.checked_sub(8)?.checked_sub(CORES)?;
     let inside = offset / page % CORE_STRIDE;
     let core = usize::try_from(offset / page / CORE_STRIDE).ok()?;
     (STACK..STACK + STACK_LEN).contains(&inside).then_some(core)
@@ -227,7 +227,7 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
     parts.report.extend(frame(REPORT));
     for core in 0..claim.sandboxes[i].cores.len() {
         let of = |pages: u64| frame(CORES + (core as u64 * CORE_STRIDE + pages) * page);
-        parts.vmcbs.push(of(CONTROL));
+        parts.blocks.push(of(CONTROL));
         parts.report.extend((0..CORE_REPORT_LEN).filter_map(|n| of(CORE_REPORT + n)));
     }
     let has_lines = lock && !claim.sandboxes[i].lines.is_empty();
@@ -301,8 +301,8 @@ impl Context<'_> {
     }
 
     /// The rights to a page of a device that it mediates or resets: configuration, MSI-X table, remapping table and
-    /// registers of its sandbox's functions. The IOAPIC is one, if its sandbox has lines. The configuration of bridges,
-    /// and placeholders, are to be read.
+    /// registers of its sandbox's functions. The interrupt controller is one, if its sandbox has lines. Bridges'
+    /// configuration and placeholders are to be read.
     fn device(&self, i: usize, leaf: &Leaf) -> Option<(bool, bool)> {
         if !is_device(leaf) {
             return None;

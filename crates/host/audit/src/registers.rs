@@ -1,93 +1,29 @@
-//! Registers of a stopped machine: from QEMU by [`crate::hmp`], from Bochs by [`crate::bochs`], from a dump as
-//! `registers.json`.
+//! Registers of a stopped machine, as a debugger shows them, or from a dump as `registers.json`.
 
+use crate::x86::registers as own;
 use serde::{Deserialize, Serialize};
 
-/// A core. While a core runs a guest, the processor shows the guest's registers; the host's are in memory
-/// (`vm_hsave_pa`).
+/// A core. While a core runs a guest, the processor shows the guest's registers; the host's are in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Core {
     /// Number of the core in the machine.
     pub number: usize,
-    /// RIP.
-    pub rip: u64,
-    /// CS.base.
-    #[serde(default)]
-    pub cs_base: u64,
-    /// CR0.
-    pub cr0: u64,
-    /// CR3.
-    pub cr3: u64,
-    /// CR4.
-    #[serde(default)]
-    pub cr4: u64,
-    /// EFER.
-    #[serde(default)]
-    pub efer: u64,
-    /// Sleeps in HLT, or waits for a SIPI.
+    /// Instruction pointer.
+    pub pc: u64,
+    /// Root of its tables.
+    pub root: u64,
+    /// It sleeps, or waits to be started.
     #[serde(default)]
     pub halted: bool,
-    /// VM_HSAVE_PA (MSR C001_0117), where a debugger can read it. QEMU shows it to
-    /// nobody: then memory is searched for what VMRUN left there.
+    /// Physical address of the control block of the last guest, where it is known.
     #[serde(default)]
-    pub vm_hsave_pa: Option<u64>,
-    /// Physical address of the VMCB of the last VMRUN, where it is known. The format of the host save area is a real
-    /// processor's own (APM 15.30.4); QEMU's is a VMCB's.
-    #[serde(default)]
-    pub vmcb: Option<u64>,
-    /// The host's CR3, RIP and RSP behind the guest, where they are known.
+    pub block: Option<u64>,
+    /// The host's root of tables, instruction pointer and stack pointer behind the guest, where they are known.
     #[serde(default)]
     pub host: Option<[u64; 3]>,
-    /// VT-x: physical address of the current VMCS, if it has one. Fields are read in Bochs' layout.
-    #[serde(default)]
-    pub vmcs: Option<u64>,
-}
-
-/// An IOAPIC.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ioapic {
-    /// Redirection table entries (82093AA, 3.2.4), pin 0 first.
-    pub entries: Vec<u64>,
-}
-
-/// An IOMMU's registers by their offsets (IOMMU specification, 3.4).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Iommu {
-    /// Where the PCI capability says that they are (offsets 04h and 08h of the capability).
-    pub base: u64,
-    /// 0000h Device Table Base Address.
-    pub device_table: u64,
-    /// 0008h Command Buffer Base Address.
-    pub command_buffer: u64,
-    /// 0010h Event Log Base Address.
-    pub event_log: u64,
-    /// 0018h Control.
-    pub control: u64,
-    /// 0020h Exclusion Base.
-    pub exclusion_base: u64,
-    /// 0028h Exclusion Range Limit.
-    pub exclusion_limit: u64,
-}
-
-/// A VT-d unit's registers by their offsets (VT-d specification, 11.4).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Vtd {
-    /// Where they were read.
-    pub base: u64,
-    /// 0008h Capability.
-    pub capabilities: u64,
-    /// 0010h Extended Capability.
-    pub extended: u64,
-    /// 001Ch Global Status.
-    pub status: u64,
-    /// 0020h Root Table Address.
-    pub root: u64,
-    /// 0064h Protected Memory Enable.
-    pub protected: u64,
-    /// 0090h Invalidation Queue Address.
-    pub queue: u64,
-    /// 00B8h Interrupt Remapping Table Address.
-    pub interrupts: u64,
+    /// Registers that only its architecture has.
+    #[serde(flatten)]
+    pub own: own::Core,
 }
 
 /// Everything.
@@ -95,26 +31,17 @@ pub struct Vtd {
 pub struct Registers {
     /// Cores, ascending.
     pub cores: Vec<Core>,
-    /// The IOAPIC.
-    #[serde(default)]
-    pub ioapic: Option<Ioapic>,
-    /// Interrupt masks of the two 8259A, master first.
-    #[serde(default)]
-    pub pic_masks: Option<[u8; 2]>,
-    /// AMD's IOMMU.
-    #[serde(default)]
-    pub iommu: Option<Iommu>,
-    /// Intel's.
-    #[serde(default)]
-    pub vtd: Option<Vtd>,
+    /// Registers of units that only its architecture has.
+    #[serde(flatten)]
+    pub own: own::Units,
 }
 
 impl Registers {
     /// Tells if a core is on the tables at a root. A core in its monitor is on its monitor's. A guest that puts their
-    /// address into its own CR3 makes a reader look again, and no more.
+    /// address into its own root makes a reader look again, and no more.
     #[must_use]
     pub fn is_on_tables(&self, number: usize, root: u64) -> bool {
-        self.cores.iter().any(|c| c.number == number && c.cr3 & !0xFFF == root)
+        self.cores.iter().any(|c| c.number == number && c.root & !0xFFF == root)
     }
 }
 
@@ -124,11 +51,11 @@ mod tests {
 
     #[test]
     fn only_the_core_itself_is_on_its_monitors_tables() {
-        let core = |number, cr3| Core { number, cr3, ..Core::default() };
+        let core = |number, root| Core { number, root, ..Core::default() };
         let registers =
             Registers { cores: vec![core(0, 0x5000), core(2, 0x7018)], ..Registers::default() };
         assert!(registers.is_on_tables(0, 0x5000));
-        assert!(registers.is_on_tables(2, 0x7000), "PCD and PWT are no part of the address");
+        assert!(registers.is_on_tables(2, 0x7000), "attributes are no part of the address");
         assert!(!registers.is_on_tables(2, 0x5000), "another core's");
         assert!(!registers.is_on_tables(1, 0x5000), "no such core");
     }

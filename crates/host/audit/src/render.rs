@@ -25,12 +25,12 @@ pub fn human(report: &Report) -> String {
         for device in &access.devices {
             let _ = writeln!(out, "  device {}", device.function);
             out += &reaches("  DMA", &device.memory);
-            let to = device.interrupts.iter().map(|(a, v)| format!("APIC {a} vector {v}"));
+            let to = device.interrupts.iter().map(|(a, v)| format!("core ID {a} vector {v}"));
             let to: Vec<_> = to.collect();
             let _ = writeln!(out, "  {:<13} {}", "  interrupts", none(to.join(", ")));
         }
-        for (pin, apic, vector) in &access.lines {
-            let _ = writeln!(out, "  line {pin:<8} APIC {apic} vector {vector}");
+        for (pin, id, vector) in &access.lines {
+            let _ = writeln!(out, "  line {pin:<8} core ID {id} vector {vector}");
         }
     }
     let _ = writeln!(out, "memory of the machine");

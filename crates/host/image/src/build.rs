@@ -8,8 +8,8 @@ use crate::pages::Pages;
 use crate::parts::{Part, Shared};
 use crate::space::Spaces;
 use crate::target::Target;
-use crate::x86::{Svm, Vmx};
-use crate::{Error, config, info, multikernel, pci};
+use crate::x86::{KERNEL_WINDOW, bake as bake_known};
+use crate::{Error, config, info, kernel, multikernel, pci};
 use bulkhead_arch::PageFormat;
 use bulkhead_layout::image::{self, ConfigOp, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::monitor::Mailbox;
@@ -67,11 +67,19 @@ pub struct Baked {
 /// not suffice.
 pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     match system.machine.arch {
-        Arch::Svm => bake_for::<Svm>(system, programs),
-        Arch::Vmx => bake_for::<Vmx>(system, programs),
         Arch::Other(facts) => {
             Err(Error::Program(format!("no target of the builder is {}", facts.name)))
         }
+        arch => bake_known(arch, system, programs),
+    }
+}
+
+/// Returns the address at which kernels of an architecture see their memory; `None`: the builder has no target for it.
+#[must_use]
+pub const fn kernel_window(arch: Arch) -> Option<u64> {
+    match arch {
+        Arch::Other(_) => None,
+        _ => Some(KERNEL_WINDOW),
     }
 }
 
@@ -94,7 +102,7 @@ pub fn bake_for<T: Target>(system: &System, programs: &Programs) -> Result<Baked
     for _ in 0..4 {
         let plan = system.plan(len).map_err(Error::Misfit)?;
         let guests = 0..plan.sandboxes.len();
-        let guests = guests.map(|n| T::guest(&plan, n)).collect::<Result<Vec<_>, _>>()?;
+        let guests = guests.map(|n| guest::<T>(&plan, n)).collect::<Result<Vec<_>, _>>()?;
         let (bytes, map) = image::<T>(&plan, &guests, &boot, &monitors, len)?;
         if bytes.len() as u64 <= len {
             return Ok(Baked { bytes, plan, map });
@@ -102,6 +110,34 @@ pub fn bake_for<T: Target>(system: &System, programs: &Programs) -> Result<Baked
         len = (bytes.len() as u64).next_multiple_of(16 * page);
     }
     Err(Error::Program("the image's size does not settle".into()))
+}
+
+/// Makes a sandbox' guest as it is at its first instruction.
+fn guest<T: Target>(plan: &Plan, index: usize) -> Result<Guest, Error> {
+    let plan::Guest::Kernel(kernel) = &plan.sandboxes[index].guest else {
+        return T::guest(plan, index);
+    };
+    let mut guest = kernel::load::<T::Kernels>(plan, index, kernel)?;
+    if plan.multikernel {
+        guest.pieces.push(multikernel::head::<T::Kernels>(plan, index));
+    }
+    Ok(guest)
+}
+
+/// An image while it grows: its bytes, and where things lie.
+struct Growing<'a> {
+    plan: &'a Plan,
+    pages: Pages,
+    map: Map,
+}
+
+/// Things that the header leads to.
+struct Led<'a, H> {
+    sandboxes: &'a [Sandbox],
+    ops: &'a [ConfigOp],
+    launch: &'a [Op],
+    boot: Range,
+    own: H,
 }
 
 fn image<T: Target>(
@@ -112,133 +148,180 @@ fn image<T: Target>(
     len: u64,
 ) -> Result<(Vec<u8>, Map), Error> {
     let facts = plan.machine.arch.facts();
-    let mut pages = Pages::new(facts);
-    let mut map = Map::default();
-    let part = |map: &mut Map, pages: &Pages, start, owner, what| {
-        map.parts.push(Part::new(start, pages.end(), owner, what));
-    };
-
-    let (boot_start, mut boot_bytes) = boot.flat();
-    let base = facts.image;
-    if boot_start != base {
-        return Err(Error::Program(format!(
-            "the boot code is linked at {boot_start:#x}, not at {base:#x}"
-        )));
-    }
-    let headers = T::headers(boot.entry);
-    boot_bytes[..headers.len()].copy_from_slice(&headers);
-    pages.put(&boot_bytes);
-    map.boot_bytes = boot_bytes.len() as u64;
-    part(&mut map, &pages, base, None, "boot code (unused after the launch)");
-    let boot_len = pages.end() - base;
-
-    let start = |index: usize| plan.sandboxes[index].ram.first().map_or(0, |ram| ram.hpa);
-    map.traces = { guests.iter().enumerate() }
-        .map(|(n, guest)| {
-            Some((start(n) + u64::from(guest.trace.as_ref()?.at), guest.trace.clone()?))
-        })
-        .collect();
-    let mut pristine = Vec::new();
-    for (owner, guest) in guests.iter().enumerate() {
-        let start = pages.end();
-        let put = |p: &guest::Piece| Pristine {
-            pa: pages.put(&p.bytes),
-            gpa: p.gpa,
-            len: (p.bytes.len() as u64).next_multiple_of(8),
-        };
-        pristine.push(guest.pieces.iter().map(put).collect::<Vec<_>>());
-        part(&mut map, &pages, start, Some(owner), "pristine guest");
-    }
+    let mut image = Growing { plan, pages: Pages::new(facts), map: Map::default() };
+    let boot = image.boot::<T>(boot)?;
+    image.map.traces = traces(plan, guests);
+    let pristine = image.pristine(guests);
 
     let mut ops = pci::boot(&plan.machine);
-    let (steps_of_pci, steps) = (ops.len(), T::Devices::steps(&plan.machine));
-    let ops_at = size_of::<T::Header>() + plan.sandboxes.len() * size_of::<Sandbox>();
-    let header_len = ops_at + (steps_of_pci + steps) * size_of::<ConfigOp>();
-    map.header = pages.take(header_len as u64);
-    let header = map.header;
-    part(&mut map, &pages, header, None, "compiled manifest");
-    let (mut shared, mut lines) = (Shared::default(), None);
+    let steps = ops.len() + T::Devices::steps(&plan.machine);
+    let header_len = ops_at::<T>(plan) + steps * size_of::<ConfigOp>();
+    image.map.header = image.pages.take(header_len as u64);
+    image.part(image.map.header, None, "compiled manifest");
+
+    let (mut sandboxes, mut grants, mut lines) = (Vec::new(), Vec::new(), None);
+    let mut launch = cleared(plan)?;
+    let baked = guests.iter().zip(&pristine).enumerate();
     if plan.multikernel {
-        map.reports = (0..guests.len()).map(|index| multikernel::report(plan, index)).collect();
-    } else {
-        (shared, map.reports) = self::shared(&mut pages, plan);
-        part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports");
-        let start = pages.end();
-        lines = T::Devices::share(&mut pages, plan);
-        if pages.end() > start {
-            part(&mut map, &pages, start, None, "interrupt lines: lock, remapping table");
+        let reports = 0..guests.len();
+        let report = |index| multikernel::report::<T::Kernels>(plan, index);
+        image.map.reports = reports.map(report).collect();
+        for (index, (guest, pristine)) in baked {
+            image.map.texts.push((image.pages.end(), 0));
+            let (made, steps) =
+                multikernel::bake::<T>(&mut image.pages, plan, index, guest, pristine)?;
+            sandboxes.push(made.sandbox);
+            image.map.parts.extend(made.parts);
+            launch.extend(steps);
         }
-        let states = pages.end();
-        let ends = (0..plan.sandboxes.len()).flat_map(|index| plan.ends(index));
+    } else {
+        let shared;
+        (shared, lines) = image.shared::<T>();
+        for (index, (guest, pristine)) in baked {
+            let program = &monitors[need::smallest(config::needs(plan, index))];
+            image.text(program);
+            let input = Input { plan, index, guest, pristine, program, shared: &shared };
+            let made = monitor::bake::<T>(&mut image.pages, &input, lines)?;
+            sandboxes.push(made.sandbox);
+            image.map.parts.extend(made.parts);
+            image.map.spaces.push(made.spaces);
+            grants.extend(made.grants);
+        }
+    }
+    let tables = image.pages.end();
+    let made = T::Devices::iommu(&mut image.pages, plan, &grants, lines)?;
+    ops.extend(made.steps);
+    debug_assert_eq!(ops.len(), steps);
+    image.map.events = (made.events.start, made.events.len);
+    image.part(tables, None, "IOMMU: device table, commands, events");
+    let led = Led { sandboxes: &sandboxes, ops: &ops, launch: &launch, boot, own: made.header };
+    Ok(image.finish::<T>(led, len))
+}
+
+/// Finds the steps of the boot code behind the header and the sandboxes.
+fn ops_at<T: Target>(plan: &Plan) -> usize {
+    size_of::<T::Header>() + plan.sandboxes.len() * size_of::<Sandbox>()
+}
+
+/// Finds the rings of kernels that trace.
+fn traces(plan: &Plan, guests: &[Guest]) -> Vec<Option<(u64, Trace)>> {
+    let start = |index: usize| plan.sandboxes[index].ram.first().map_or(0, |ram| ram.hpa);
+    let trace = |(index, guest): (usize, &Guest)| {
+        let trace = guest.trace.clone()?;
+        Some((start(index) + u64::from(trace.at), trace))
+    };
+    guests.iter().enumerate().map(trace).collect()
+}
+
+impl Growing<'_> {
+    /// Notes a part that ends here.
+    fn part(&mut self, start: u64, owner: Option<usize>, what: &'static str) {
+        self.map.parts.push(Part::new(start, self.pages.end(), owner, what));
+    }
+
+    /// As [`Self::part`], if anything was added since.
+    fn part_if_any(&mut self, start: u64, what: &'static str) {
+        if self.pages.end() > start {
+            self.part(start, None, what);
+        }
+    }
+
+    /// Puts the boot code first, with the loaders' headers.
+    fn boot<T: Target>(&mut self, boot: &Program) -> Result<Range, Error> {
+        let base = self.plan.machine.arch.facts().image;
+        let (start, mut bytes) = boot.flat();
+        if start != base {
+            return Err(Error::Program(format!(
+                "the boot code is linked at {start:#x}, not at {base:#x}"
+            )));
+        }
+        let headers = T::headers(boot.entry);
+        bytes[..headers.len()].copy_from_slice(&headers);
+        self.pages.put(&bytes);
+        self.map.boot_bytes = bytes.len() as u64;
+        self.part(base, None, "boot code (unused after the launch)");
+        Ok(Range { start: base, len: self.pages.end() - base })
+    }
+
+    /// Puts the guests as they are at their first instruction.
+    fn pristine(&mut self, guests: &[Guest]) -> Vec<Vec<Pristine>> {
+        let mut all = Vec::new();
+        for (owner, guest) in guests.iter().enumerate() {
+            let start = self.pages.end();
+            let put = |p: &guest::Piece| Pristine {
+                pa: self.pages.put(&p.bytes),
+                gpa: p.gpa,
+                len: (p.bytes.len() as u64).next_multiple_of(8),
+            };
+            all.push(guest.pieces.iter().map(put).collect());
+            self.part(start, Some(owner), "pristine guest");
+        }
+        all
+    }
+
+    /// Sets aside what several monitors see.
+    fn shared<T: Target>(&mut self) -> (Shared, Option<<T::Devices as Devices>::Shared>) {
+        let (mut shared, reports) = self::shared(&mut self.pages, self.plan);
+        self.map.reports = reports;
+        self.part(shared.mailboxes, None, "mailboxes, reports");
+        let start = self.pages.end();
+        let lines = T::Devices::share(&mut self.pages, self.plan);
+        self.part_if_any(start, "interrupt lines: lock, remapping table");
+        let states = self.pages.end();
+        let ends = (0..self.plan.sandboxes.len()).flat_map(|index| self.plan.ends(index));
         for end in ends {
-            let region = &plan.channels[end.region];
-            let page = || crate::end::states(&mut pages, plan, region);
+            let region = &self.plan.channels[end.region];
+            let page = || crate::end::states(&mut self.pages, self.plan, region);
             shared.states.entry(end.region).or_insert_with(page);
         }
-        if pages.end() > states {
-            part(&mut map, &pages, states, None, "states of channels' peers");
-        }
+        self.part_if_any(states, "states of channels' peers");
+        (shared, lines)
     }
 
-    let mut sandboxes = Vec::new();
-    let mut grants = Vec::new();
-    let mut launch = cleared(plan)?;
-    for (index, guest) in guests.iter().enumerate() {
-        if plan.multikernel {
-            map.texts.push((pages.end(), 0));
-            let (made, steps) =
-                multikernel::bake(&mut pages, plan, index, guest, &pristine[index])?;
-            sandboxes.push(made.sandbox);
-            map.parts.extend(made.parts);
-            launch.extend(steps);
-            continue;
-        }
-        let program = &monitors[need::smallest(config::needs(plan, index))];
+    /// Notes the place and the length of a monitor's text, which comes next.
+    fn text(&mut self, program: &Program) {
         let text = program.segments.iter().filter(|s| s.rights.execute);
-        let text_len = text.map(|s| s.size).sum();
-        map.texts.push((pages.end(), text_len));
-        map.text_bytes = map.text_bytes.max(text_len);
-        let input =
-            Input { plan, index, guest, pristine: &pristine[index], program, shared: &shared };
-        let made = monitor::bake::<T>(&mut pages, &input, lines)?;
-        sandboxes.push(made.sandbox);
-        map.parts.extend(made.parts);
-        map.spaces.push(made.spaces);
-        grants.extend(made.grants);
+        let len = text.map(|s| s.size).sum();
+        self.map.texts.push((self.pages.end(), len));
+        self.map.text_bytes = self.map.text_bytes.max(len);
     }
-    let tables = pages.end();
-    let made = T::Devices::iommu(&mut pages, plan, &grants, lines)?;
-    ops.extend(made.steps);
-    debug_assert_eq!(ops.len(), steps_of_pci + steps);
-    map.events = (made.events.start, made.events.len);
-    part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events");
 
-    let record = pages.put(launch.as_bytes());
-    if !launch.is_empty() {
-        part(&mut map, &pages, record, None, "launch record");
+    /// Puts the launch record, and fills in the header with all that it leads to.
+    fn finish<T: Target>(
+        mut self,
+        led: Led<'_, <T::Devices as Devices>::Header>,
+        len: u64,
+    ) -> (Vec<u8>, Map) {
+        let facts = self.plan.machine.arch.facts();
+        let record = self.pages.put(led.launch.as_bytes());
+        self.part_if_any(record, "launch record");
+        self.map.parts.iter_mut().for_each(|part| part.look(&self.map.spaces, facts.page));
+        let (base, at, end) = (facts.image, self.map.header, self.pages.end());
+        let mut header = T::Header::new_zeroed();
+        header.magic = MAGIC;
+        header.version = VERSION;
+        header.sandboxes = led.sandboxes.len() as u32;
+        header.image = Range { start: base, len: len.max(end - base) };
+        header.sealed = end - at;
+        header.boot = led.boot;
+        header.config_ops = led.ops.len() as u32;
+        header.own = (size_of::<T::Header>() - size_of::<image::Header>()) as u32;
+        header.launch = Range { start: record, len: size_of_val(led.launch) as u64 };
+        header.monitors = info::monitors(self.plan);
+        T::describe(&mut header, self.plan, led.own);
+        let mut pages = self.pages;
+        pages.store(at, &header);
+        pages.write(at + header.sandboxes_at() as u64, led.sandboxes.as_bytes());
+        pages.write(at + ops_at::<T>(self.plan) as u64, led.ops.as_bytes());
+        // The boot code finds the header by this word.
+        pages.write(base + 256, &at.to_le_bytes());
+        // Last: the sum is over all that was written behind it.
+        let sealed = pages.read(at, header.sealed).chunks_exact(8);
+        let word = |w: &[u8]| u64::from_le_bytes(w.try_into().expect("8 bytes"));
+        let sum = checksum(sealed.skip(2).map(word));
+        pages.write(at + 8, &sum.to_le_bytes());
+        (pages.into_bytes(), self.map)
     }
-    map.parts.iter_mut().for_each(|part| part.look(&map.spaces, facts.page));
-    let end = pages.end();
-    let mut header = T::Header::new_zeroed();
-    header.magic = MAGIC;
-    header.version = VERSION;
-    header.sandboxes = sandboxes.len() as u32;
-    header.image = Range { start: base, len: len.max(end - base) };
-    header.sealed = end - map.header;
-    header.boot = Range { start: base, len: boot_len };
-    header.config_ops = ops.len() as u32;
-    header.own = (size_of::<T::Header>() - size_of::<image::Header>()) as u32;
-    header.launch = Range { start: record, len: size_of_val(&launch[..]) as u64 };
-    header.monitors = info::monitors(plan);
-    T::describe(&mut header, plan, made.header);
-    pages.store(map.header, &header);
-    pages.write(map.header + header.sandboxes_at() as u64, sandboxes.as_bytes());
-    pages.write(map.header + ops_at as u64, ops.as_bytes());
-    pages.write(base + 256, &map.header.to_le_bytes());
-    let sealed = pages.read(map.header, header.sealed).chunks_exact(8);
-    let sum = checksum(sealed.skip(2).map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes"))));
-    pages.write(map.header + 8, &sum.to_le_bytes());
-    Ok((pages.into_bytes(), map))
 }
 
 /// Channels hold zeros at the launch, not what the firmware or another system left there.

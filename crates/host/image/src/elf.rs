@@ -19,7 +19,7 @@ pub struct Segment {
     pub rights: Rights,
 }
 
-/// Thread-local storage (System V ABI for x86-64, section 3.4.6): its initial contents.
+/// Thread-local storage: its initial contents.
 #[derive(Clone, Debug, Default)]
 pub struct Local {
     /// Contents from the file.
@@ -33,12 +33,6 @@ pub struct Local {
 impl Local {
     /// Greatest alignment: a page.
     const MOST: u64 = 4096;
-
-    /// Returns the bytes from the start of its copy to the thread pointer, aligned as variant II of the ABI says.
-    #[must_use]
-    pub const fn below(&self) -> u64 {
-        self.size.next_multiple_of(self.align)
-    }
 }
 
 /// A program.

@@ -8,8 +8,8 @@
 //!           ── sealed by the checksum ──
 //!           header, sandboxes
 //!           mailboxes, reports
-//!           for each sandbox: monitor text copy, configuration, IDT, stacks,
-//!           VMCBs, page tables; nested tables and bitmaps, which no monitor maps
+//!           for each sandbox: monitor text copy, configuration, vectors, stacks,
+//!           control blocks, page tables; nested tables, which no monitor maps
 //! ```
 
 mod build;
@@ -31,17 +31,19 @@ pub mod space;
 mod target;
 mod x86;
 
-pub use build::{Baked, Map, Programs, bake, bake_for};
+pub use build::{Baked, Map, Programs, bake, bake_for, kernel_window};
 pub use config::Tail;
 pub use devices::{Devices, Grant, Route, Unit};
-pub use elf::{Program, section_len};
+pub use elf::{Local, Program, Segment, section_len};
 pub use guest::{Entry, Guest, Piece, Start, Trace, bare};
-pub use kernel::set_console;
+pub use kernel::{
+    Asked, Ground, Hold, KernelMemory, Kernels, Placed, Route as KernelRoute, State, offset,
+};
 pub use pack::pack;
 pub use pages::Pages;
 pub use parts::Part;
 pub use target::{Confine, Target};
-pub use x86::{GDT_GPA, absent_ports, load};
+pub use x86::{GDT_GPA, absent_ports, load, set_console};
 
 use std::fmt;
 

@@ -88,7 +88,7 @@ pub fn bake<T: Target>(
     lines.iter().for_each(|lines| T::Devices::tell(lines, &mut info));
     let info_pa = pages.put(info.as_bytes());
     let vectors = T::vectors(input.program)?.map(|bytes| pages.put(&bytes));
-    part(pages, info_pa, "info page, IDT");
+    part(pages, info_pa, "info page, vectors");
 
     let written = pages.end();
     let map = |lines| T::Devices::map(pages, input.plan, lines, shared);

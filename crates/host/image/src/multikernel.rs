@@ -4,40 +4,27 @@ use crate::Error;
 use crate::build::report_head;
 use crate::guest::{Guest, Piece};
 use crate::info;
-use crate::kernel::Ground;
+use crate::kernel::Kernels;
 use crate::monitor::{Made, Pristine, described};
 use crate::pages::Pages;
 use crate::parts::Part;
-use crate::space::Space;
-use crate::x86::{self, ioapic};
-use bulkhead_arch::Rights;
-use bulkhead_arch_x86::LongMode;
-use bulkhead_kernel_x86::{INFO, REPORT, WINDOW};
+use crate::target::Target;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::Range;
 use bulkhead_layout::record::Op;
-use bulkhead_plan::{Facts, Guest as Wanted, Plan, Ram};
+use bulkhead_plan::{Plan, Ram};
 use zerocopy::IntoBytes;
 
-/// Its memory at its first instruction.
-pub fn load(plan: &Plan, index: usize) -> Result<Guest, Error> {
-    let sandbox = &plan.sandboxes[index];
-    match &sandbox.guest {
-        Wanted::Kernel(kernel) => {
-            let level = ioapic::level_vector(plan, index)?;
-            let ground = Ground::alone(&plan.machine, sandbox, level);
-            let mut guest = crate::kernel::load(ground, plan, index, kernel)?;
-            let head = report_head(index, sandbox).as_bytes().to_vec();
-            guest.pieces.push(Piece { gpa: REPORT.into(), bytes: head });
-            Ok(guest)
-        }
-        _ => x86::load(plan, index, &[], None),
-    }
+/// The report that a kernel finds in its memory, where a monitor would have written it.
+pub fn head<K: Kernels>(plan: &Plan, index: usize) -> Piece {
+    let head = report_head(index, &plan.sandboxes[index]);
+    let gpa = memory(plan, index).gpa + u64::from(K::REPORT);
+    Piece { gpa, bytes: head.as_bytes().to_vec() }
 }
 
 /// Where its report lies.
-pub fn report(plan: &Plan, index: usize) -> u64 {
-    memory(plan, index).hpa + u64::from(REPORT)
+pub fn report<K: Kernels>(plan: &Plan, index: usize) -> u64 {
+    memory(plan, index).hpa + u64::from(K::REPORT)
 }
 
 fn memory(plan: &Plan, index: usize) -> Ram {
@@ -45,7 +32,7 @@ fn memory(plan: &Plan, index: usize) -> Ram {
 }
 
 /// Bakes what it starts on, and the steps that fill its memory.
-pub fn bake(
+pub fn bake<T: Target>(
     pages: &mut Pages,
     plan: &Plan,
     index: usize,
@@ -55,16 +42,8 @@ pub fn bake(
     let start = pages.end();
     let ram = memory(plan, index);
     let info = pages.put(info::page(plan, index, &guest.args).as_bytes());
-    let &Facts { large, boot_sees, .. } = plan.machine.arch.facts();
-    let mut space = Space::default();
-    // Not every processor has larger pages.
-    for at in (0..boot_sees).step_by(large as usize) {
-        space.add(at, at, large, Rights::RWX, "all memory that the boot code sees");
-    }
-    for at in (0..ram.len).step_by(large as usize) {
-        space.add(WINDOW + at, ram.hpa + at, large.min(ram.len - at), Rights::RWX, "memory");
-    }
-    let root = space.bake::<LongMode>(pages, None)?.unwrap_or_default();
+    let space = T::Kernels::first_space(ram, plan.machine.arch.facts());
+    let root = space.bake::<T::Own>(pages, None)?.unwrap_or_default();
     let len = pages.end() - start;
     let mut sandbox = described(&plan.sandboxes[index]);
     sandbox.monitor = Range { start, len };
@@ -72,9 +51,9 @@ pub fn bake(
     sandbox.info_pa = info;
     let what = "information page, first page tables";
     let parts = vec![Part::new(start, start + len, Some(index), what)];
-    let copy = |to: u64, src, len| Op { kind: Op::COPY, dst: ram.hpa + to, src, len };
+    let copy = |to: u64, src, len| Op { kind: Op::COPY, dst: ram.hpa + (to - ram.gpa), src, len };
     let mut ops = vec![Op { kind: Op::ZERO, dst: ram.hpa, src: 0, len: ram.len }];
     ops.extend(pristine.iter().map(|piece| copy(piece.gpa, piece.pa, piece.len)));
-    ops.push(copy(INFO.into(), info, PAGE));
+    ops.push(copy(ram.gpa + u64::from(T::Kernels::INFO), info, PAGE));
     Ok((Made { sandbox, parts, ..Made::default() }, ops))
 }

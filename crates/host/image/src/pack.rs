@@ -64,7 +64,7 @@ mod tests {
         let mut file = b"\x7fELF\x02\x01\x01".to_vec();
         file.resize(16, 0);
         let mut put = |bytes: &[u8]| file.extend(bytes);
-        // Executable, for x86-64, version 1.
+        // Executable, for any processor, version 1.
         put(&[2, 0, 62, 0, 1, 0, 0, 0]);
         [entry, header.into(), 0].iter().for_each(|word| put(&word.to_le_bytes()));
         put(&[0; 4]);

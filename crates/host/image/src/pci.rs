@@ -33,7 +33,7 @@ mod at {
 const COMMAND_BITS: u32 = 0b111 | INTX_OFF;
 /// Command register, of what stays 0: parity error response, SERR# (PCI 3.0, 6.2.2). Without them, and without the four
 /// enables of [`pcie::REPORTS`], a function that its owner misuses tells the platform of no error (PCIe 5.0, 6.2.6). A
-/// root port could turn an error into an NMI or a machine check for all.
+/// root port could turn an error into an interrupt that nobody masks, or a machine check for all.
 const COMMAND_REPORTS: u32 = 1 << 6 | 1 << 8;
 
 /// PCI Express capability.
@@ -169,7 +169,7 @@ fn registers(granted: &Granted, shadow: &mut Shadow) -> (Vec<Register>, u32) {
     all.extend(bars(function, shadow));
     all.push(zero(at::ROM));
     // The line register is a note of software's. A pin shows only where the line belongs to the sandbox: the pin that
-    // ACPI's _PRT names.
+    // the guest's firmware tables name.
     let set = if granted.line { u32::from(function.pin) << 8 } else { 0 };
     all.push(Register { keep: !0xFF00, set, ..plain(at::INTERRUPT, 0xFF, 0) });
     if let Some(pm) = function.pm {

@@ -6,6 +6,7 @@ use crate::config::Tail;
 use crate::devices::Devices;
 use crate::elf::Program;
 use crate::guest::{Entry, Guest};
+use crate::kernel::Kernels;
 use crate::pages::Pages;
 use bulkhead_arch::{Stage1, Stage2};
 use bulkhead_layout::record::Op;
@@ -26,6 +27,8 @@ pub trait Target {
     type Config: DerefMut<Target = monitor::Config> + FromZeros + IntoBytes + Immutable;
     /// Kinds of interrupt controllers and of IOMMUs.
     type Devices: Devices;
+    /// Part that is baked for kernels and their programs.
+    type Kernels: Kernels;
     /// True if a monitor maps the processor's own page of each core.
     const MAPS_HOST: bool;
 
@@ -38,16 +41,16 @@ pub trait Target {
     /// # Errors
     /// The monitor lacks a handler.
     fn vectors(program: &Program) -> Result<Option<Vec<u8>>, Error>;
-    /// Makes a sandbox' guest as it is at its first instruction, firmware tables included.
+    /// Makes a guest that is no kernel as it is at its first instruction, firmware tables included.
     ///
     /// # Errors
     /// Files that cannot be read or are not what they should be.
     fn guest(plan: &Plan, index: usize) -> Result<Guest, Error>;
-    /// Bakes the tables of registers that a guest reaches beside memory. On x86: of ports, then of MSRs.
+    /// Bakes two tables of the registers that a guest reaches beside memory, or makes two registers of traps.
     fn traps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2];
     /// Control block of a first core.
     fn first(confine: &Confine, entry: &Entry) -> Vec<Op>;
-    /// Control block of a core that another one starts. On x86: after a SIPI with vector 0.
+    /// Control block of a core that another one starts.
     fn further(confine: &Confine) -> Vec<Op>;
     /// Why the processor would refuse a start state, by the manual's checks.
     fn refused(_: &[Op]) -> Option<String> {

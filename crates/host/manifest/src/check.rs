@@ -228,7 +228,8 @@ fn describe(
             return vec![*finding];
         }
         let at = context.document.at(&[k("system"), k("machine")]);
-        let help = "give a path from the manifest's folder, such as `machines/qemu-q35.toml`";
+        let help =
+            format!("give a path from the manifest's folder, such as `{}`", machine::EXAMPLE);
         vec![Diagnostic::new("machine-missing", at, finding.message).help(help)]
     })?;
     machine::read(&source).map(Some)

@@ -1,6 +1,10 @@
-//! Guests' files. For a Linux bzImage it reads the header (Documentation/arch/x86/boot.rst, "The Real-Mode Kernel
-//! Header"). For an ELF64 file it reads the program headers (System V gABI, chapter 5). Every read is bounded; a file
-//! is a claim.
+//! Guests' files. For a Linux kernel it reads the header that its architecture has. For an ELF64 file it reads the
+//! program headers (System V gABI, chapter 5). Every read is bounded; a file is a claim.
+
+mod x86;
+
+use x86::MACHINE;
+pub use x86::{IMAGE, IMAGE_HELP, kernel};
 
 use bulkhead_layout::PAGE;
 use bulkhead_plan::Span;
@@ -56,45 +60,6 @@ fn word<const N: usize>(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(wide))
 }
 
-/// Reads a bzImage's header.
-///
-/// # Errors
-/// Why the file cannot be booted.
-pub fn kernel(bytes: &[u8]) -> Result<Kernel, String> {
-    if bytes.starts_with(b"\x7fELF") {
-        return Err("it is an ELF file, such as vmlinux".into());
-    }
-    if bytes.starts_with(b"\x1f\x8b") {
-        return Err("it is compressed by gzip".into());
-    }
-    if bytes.get(0x202..0x206) != Some(b"HdrS") {
-        return Err("the mark `HdrS` at 0x202 is missing".into());
-    }
-    let short = || "it ends within its header".to_owned();
-    let version = word::<2>(bytes, 0x206).ok_or_else(short)?;
-    if version < 0x20C {
-        return Err(format!(
-            "its boot protocol is {}.{:02}, 2.12 is the first with a 64-bit entry",
-            version >> 8,
-            version & 0xFF
-        ));
-    }
-    if word::<2>(bytes, 0x236).ok_or_else(short)? & 1 == 0 {
-        return Err("it has no 64-bit entry (XLF_KERNEL_64 is clear)".into());
-    }
-    let setup = word::<1>(bytes, 0x1F1).ok_or_else(short)?;
-    // "For backwards compatibility, if the setup_sects field contains 0, the real value is 4."
-    let setup = (if setup == 0 { 4 } else { setup } + 1) * 512;
-    if setup >= bytes.len() as u64 {
-        return Err(format!("it has {} bytes, and its setup part alone {setup}", bytes.len()));
-    }
-    Ok(Kernel {
-        load: word::<8>(bytes, 0x258).ok_or_else(short)?,
-        init_size: word::<4>(bytes, 0x260).ok_or_else(short)?,
-        cmdline: word::<4>(bytes, 0x238).ok_or_else(short)?,
-    })
-}
-
 const PT_LOAD: u64 = 1;
 const PT_INTERP: u64 = 3;
 
@@ -111,8 +76,9 @@ pub fn program(bytes: &[u8]) -> Result<Program, String> {
         return Err("it is not a 64-bit little-endian ELF file".into());
     }
     let machine = word::<2>(bytes, 18).ok_or_else(short)?;
-    if machine != 62 {
-        return Err(format!("it is for machine {machine}, x86-64 is 62"));
+    let (name, number) = MACHINE;
+    if machine != number {
+        return Err(format!("it is for machine {machine}, {name} is {number}"));
     }
     match word::<2>(bytes, 16).ok_or_else(short)? {
         2 => {}

@@ -11,8 +11,11 @@ use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
 mod bus;
-mod pc;
 mod pci;
+mod x86;
+
+pub use x86::EXAMPLE;
+use x86::{arch as named, banks as split, check as foreign, controller, emulated, iommu};
 
 /// Reads and checks a machine description.
 ///
@@ -20,11 +23,7 @@ mod pci;
 /// Everything that is wrong with it.
 pub fn read(source: &Arc<Source>) -> Result<Machine, Vec<Diagnostic>> {
     let (document, file) = decode(source)?;
-    let arch = match file.arch {
-        raw_machine::Arch::X8664Svm => Arch::Svm,
-        raw_machine::Arch::X8664Vmx => Arch::Vmx,
-    };
-    convert(&document, &file, arch)
+    convert(&document, &file, named(file.arch))
 }
 
 /// Reads and checks a machine description for an architecture that none can name: a test's. Its own `arch` has no
@@ -84,7 +83,7 @@ fn convert(
 ) -> Result<Machine, Vec<Diagnostic>> {
     let mut view = View { document, file, facts: arch.facts(), found: Vec::new() };
     version(&mut view);
-    pc::check(&mut view);
+    foreign(&mut view);
     cores(&mut view);
     let banks = banks(&mut view);
     let ram = ram(&mut view, &banks);
@@ -94,9 +93,9 @@ fn convert(
     let console = console(&mut view);
     let pci = pci::root(&mut view, &ram);
     let functions = pci::functions(&mut view, pci.as_ref());
-    let iommu = pci::iommu(&mut view);
+    let iommu = iommu(&mut view);
     emulator(&mut view);
-    let controller = pci::controller(&mut view);
+    let controller = controller(&mut view);
     bus::check(&mut view, pci.as_ref(), &functions, &ram);
     if !view.found.is_empty() {
         return Err(view.found);
@@ -126,18 +125,10 @@ fn convert(
     })
 }
 
-/// QEMU has no VT-x.
+/// Not every emulator has each processor.
 fn emulator(view: &mut View<'_, '_>) {
     let emulator = view.file.emulator.unwrap_or_default();
-    if (view.file.arch, emulator) == (raw_machine::Arch::X8664Vmx, raw_machine::Emulator::Qemu) {
-        let message = "QEMU emulates no processor with VT-x".to_owned();
-        view.report(
-            "machine-emulator",
-            &[k("arch")],
-            message,
-            "add `emulator = \"bochs\"`, or `\"none\"` for a real machine",
-        );
-    }
+    emulated(view, emulator);
     if emulator != raw_machine::Emulator::Qemu && view.file.qemu.is_some() {
         let message = "a machine without QEMU has no arguments for it".to_owned();
         view.report("machine-emulator", &[k("qemu")], message, "remove `[qemu]`, or `emulator`");
@@ -179,7 +170,7 @@ fn cores(view: &mut View<'_, '_>) {
 fn banks(view: &mut View<'_, '_>) -> Vec<Span> {
     let size = bytes(view, "size", &view.file.memory.size);
     match view.facts.pc {
-        true => pc::banks(view, size),
+        true => split(view, size),
         false => vec![Span { start: view.facts.ram, len: size }],
     }
 }

@@ -1,6 +1,10 @@
 //! The format of a machine description, version 1. Its author is a person for an emulator, and a probe for a real
 //! machine.
 
+mod x86;
+
+pub use x86::{Arch, IoapicEntry, IommuEntry, IommuKind};
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -14,7 +18,7 @@ pub struct MachineFile {
     pub name: String,
     /// Its architecture.
     pub arch: Arch,
-    /// x2APIC IDs of its cores. A manifest's core number is an index here.
+    /// Identities of its cores, as their interrupt controllers have them. A manifest's core number is an index here.
     pub cores: Vec<u32>,
     /// Device for the boot code's messages, of class `uart16550`.
     pub console: Option<String>,
@@ -44,17 +48,6 @@ pub struct MachineFile {
     pub emulator: Option<Emulator>,
     /// How QEMU emulates it.
     pub qemu: Option<Qemu>,
-}
-
-/// Architectures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum Arch {
-    /// x86-64 with AMD's SVM.
-    #[serde(rename = "x86-64-svm")]
-    X8664Svm,
-    /// x86-64 with Intel's VT-x.
-    #[serde(rename = "x86-64-vmx")]
-    X8664Vmx,
 }
 
 /// Emulators.
@@ -121,7 +114,7 @@ pub struct DeviceEntry {
     pub nobody: Option<String>,
 }
 
-/// How an interrupt line signals (ACPI 6.5, 5.2.12.5).
+/// How an interrupt line signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
@@ -134,7 +127,7 @@ pub enum Trigger {
     LevelLow,
 }
 
-/// A register with the address of the memory-mapped configuration space, such as q35's PCIEXBAR.
+/// A register with the address of the memory-mapped configuration space, such as PCIEXBAR.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EcamRegister {
@@ -320,43 +313,6 @@ pub struct BridgeEntry {
     /// Offset of its access control services (ACS) in the extended configuration space, if they
     /// have source validation.
     pub acs: Option<u16>,
-}
-
-/// A unit that confines DMA.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct IommuEntry {
-    /// Its kind.
-    pub kind: IommuKind,
-    /// Address of its registers.
-    pub base: u64,
-    /// True if it remaps interrupts.
-    #[serde(default)]
-    pub remaps_interrupts: bool,
-    /// True if the IOAPIC's messages are among them. Without it, the boot code finds out.
-    pub remaps_lines: Option<bool>,
-    /// Requester ID of the IOAPIC's interrupt messages, such as `"00:14.0"`.
-    pub ioapic_requester: Option<String>,
-}
-
-/// Kinds of IOMMUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum IommuKind {
-    /// AMD-Vi.
-    AmdVi,
-    /// Intel VT-d.
-    VtD,
-}
-
-/// An IOAPIC.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct IoapicEntry {
-    /// Address of its registers.
-    pub base: u64,
-    /// Its lines; the first one is GSI 0.
-    pub lines: u32,
 }
 
 /// How QEMU emulates a machine.

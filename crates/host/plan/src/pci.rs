@@ -362,6 +362,17 @@ pub enum Controller {
     },
 }
 
+impl Controller {
+    /// Returns the address of its first register.
+    #[must_use]
+    pub const fn base(&self) -> u64 {
+        match self {
+            Self::Ioapic(ioapic) => ioapic.base,
+            Self::Other { base } => *base,
+        }
+    }
+}
+
 /// An IOAPIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ioapic {

@@ -1,14 +1,14 @@
 //! The audit of a running machine, or of a dump. It translates the plan into the auditor's claim, stops the machine,
 //! and reads its registers and memory.
 
-use crate::Error;
+use crate::x86::registers;
+use crate::{Error, arch};
 use bulkhead_audit::arch::Architecture;
 use bulkhead_audit::claim::{self, Claim};
-use bulkhead_audit::{RamFile, Registers, Report, Svm, Vmx, bochs, dump, hmp, segments};
+use bulkhead_audit::{RamFile, Registers, Report, bochs, dump, segments};
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_plan::{
-    Arch, BarKind, Bdf, Channel, Controller, End, Function, Guest, IommuKind, Part, Place, Plan,
-    RTC, Sandbox, Span, Trigger,
+    BarKind, Bdf, Channel, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span, Trigger,
 };
 use bulkhead_qemu::{Debugger, Kind, Qmp, Running};
 use serde_json::json;
@@ -32,14 +32,11 @@ pub struct Audited {
 /// A program that cannot be read.
 pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
     let facts = plan.machine.arch.facts();
-    let arch: &dyn Architecture = match plan.machine.arch {
-        Arch::Svm => &Svm,
-        Arch::Vmx => &Vmx,
-        Arch::Other(_) => return Err(Error::Other(format!("no auditor reads {}", facts.name))),
-    };
+    let none = || Error::Other(format!("no auditor reads {}", facts.name));
+    let auditor = arch::of(plan.machine.arch).auditor().ok_or_else(none)?;
     let file = |name: &str| artifacts.join(format!("{}{name}", facts.files));
     let monitors = MONITORS.iter().map(|(name, _)| program_of(&file(name)));
-    translate(plan, arch, &monitors.collect::<Result<Vec<_>, _>>()?)
+    translate(plan, auditor, &monitors.collect::<Result<Vec<_>, _>>()?)
 }
 
 /// Derives the claim for an architecture, with the segments of its monitors in the order of [`MONITORS`].
@@ -58,7 +55,7 @@ pub fn translate(
             Guest::Bare { program, enforce_segments: true, .. } => Some(program_of(program)?),
             _ => None,
         };
-        let (lines, ends) = (lines(sandbox), plan.ends(index));
+        let (lines, ends) = (lines(plan, sandbox), plan.ends(index));
         let clock = sandbox.devices.iter().any(|device| device.class == RTC);
         let functions = !sandbox.functions.is_empty() || !ends.is_empty();
         let right = |from: &Sandbox, to: Option<usize>| {
@@ -132,10 +129,7 @@ pub fn translate(
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
         ecam: machine.pci.as_ref().map(|pci| range(&pci.space(facts))),
         iommu: iommu(plan),
-        controller: machine.controller.map(|controller| match controller {
-            Controller::Ioapic(ioapic) => ioapic.base,
-            Controller::Other { base } => base,
-        }),
+        controller: machine.controller.map(|controller| controller.base()),
     })
 }
 
@@ -178,13 +172,11 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
 }
 
 /// Returns the lines of its devices and of its functions without messages.
-fn lines(sandbox: &Sandbox) -> Vec<claim::Line> {
-    // A PC wires ISA interrupt 0 to the IOAPIC's second line.
-    let pin = |irq: u32| if irq == 0 { 2 } else { irq };
-    let devices = sandbox
-        .devices
-        .iter()
-        .filter_map(|d| Some(claim::Line { pin: pin(d.irq?), level: d.trigger != Trigger::Edge }));
+fn lines(plan: &Plan, sandbox: &Sandbox) -> Vec<claim::Line> {
+    let arch = arch::of(plan.machine.arch);
+    let devices = sandbox.devices.iter().filter_map(|d| {
+        Some(claim::Line { pin: arch.line(d.irq?), level: d.trigger != Trigger::Edge })
+    });
     let functions = sandbox.functions.iter().filter(|f| f.line);
     let functions =
         functions.filter_map(|f| Some(claim::Line { pin: f.function.irq?, level: true }));
@@ -230,23 +222,15 @@ fn reach(plan: &Plan, sandbox: usize, bdf: Bdf) -> Option<Vec<(claim::Range, boo
 
 /// Returns the IOMMU.
 fn iommu(plan: &Plan) -> Option<claim::Iommu> {
-    /// Class of an IOMMU's function (PCI code and ID assignment, 1.9).
-    const CLASS: u32 = 0x08_06_00;
     let iommu = plan.machine.iommu?;
-    let (kind, len, bdf) = match iommu.kind {
-        IommuKind::AmdVi { .. } => {
-            let function = plan.machine.functions.iter().find(|f| f.class == CLASS)?;
-            (claim::Kind::AmdVi, 0x4000, function.bdf.0)
-        }
-        IommuKind::VtD { .. } => (claim::Kind::VtD, 0x1000, 0),
-        IommuKind::Other => (claim::Kind::default(), plan.machine.arch.facts().page, 0),
-    };
+    let arch = arch::of(plan.machine.arch);
+    let (kind, len, bdf) = arch.unit(plan, &iommu)?;
     Some(claim::Iommu {
         kind,
         bdf,
         remaps: iommu.remaps_interrupts && !plan.multikernel,
         registers: claim::Range { start: iommu.base, len },
-        ioapic: iommu.ioapic().map(|bdf| bdf.0),
+        lines: arch.sender_of_lines(&iommu),
     })
 }
 
@@ -291,11 +275,7 @@ impl Stops for InQemu<'_> {
     fn stop(&mut self) -> Result<Registers, Error> {
         self.qmp.execute("stop", json!({})).map_err(Error::Machine)?;
         let mut ask = |line: &str| self.qmp.ask(line).map_err(|e| e.to_string());
-        let unit = self.claim.iommu.as_ref().and_then(|iommu| match iommu.kind {
-            claim::Kind::AmdVi => Some(hmp::Unit::Amd(self.claim.ecam?.start, iommu.bdf)),
-            claim::Kind::VtD => Some(hmp::Unit::Vtd(iommu.registers.start)),
-        });
-        hmp::registers(&mut ask, unit).map_err(Error::Other)
+        registers(&mut ask, self.claim).map_err(Error::Other)
     }
 
     fn memory(&self) -> Result<RamFile, Error> {

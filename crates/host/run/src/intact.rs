@@ -2,8 +2,8 @@
 //! guest included; for a kernel, its own text and constants. The places of a kernel's programs are not known here.
 
 use bulkhead_audit::segments;
-use bulkhead_kernel_x86::WINDOW;
-use bulkhead_plan::{Guest, Sandbox};
+use bulkhead_image::kernel_window;
+use bulkhead_plan::{Arch, Guest, Sandbox};
 
 /// Findings on a sandbox's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +16,17 @@ pub struct Program {
 
 /// Compares; `read` fills a buffer from an address of the machine. `None` where every
 /// part of a program can be written, or its file is none.
-pub fn program(read: impl Fn(u64, &mut [u8]) -> bool, sandbox: &Sandbox) -> Option<Program> {
+pub fn program(
+    read: impl Fn(u64, &mut [u8]) -> bool,
+    arch: Arch,
+    sandbox: &Sandbox,
+) -> Option<Program> {
     // A kernel is linked for its window, which begins with the sandbox's memory.
     let (file, base) = match &sandbox.guest {
         Guest::Bare { program, enforce_segments: true, .. } => (program, 0),
-        Guest::Kernel(kernel) => (&kernel.file, WINDOW),
+        Guest::Kernel(kernel) => {
+            (&kernel.file, kernel_window(arch)?.wrapping_sub(sandbox.ram.first()?.gpa))
+        }
         _ => return None,
     };
     let file = std::fs::read(file).ok()?;

@@ -1,9 +1,9 @@
 //! Builds a system, boots it in QEMU, and watches it to its end: what
 //! `bulkhead run`, the tests and the measurements have in common.
 
+mod arch;
 pub mod audit;
 mod build;
-mod clock;
 mod console;
 mod exits;
 mod fault;
@@ -13,6 +13,7 @@ mod machine;
 mod promises;
 mod system;
 mod trace;
+mod x86;
 
 pub use build::{build, iso};
 pub use console::Log;

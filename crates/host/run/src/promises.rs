@@ -2,11 +2,11 @@
 
 use crate::audit::Audited;
 use crate::exits::{self, Facts};
-use crate::{Load, Outcome};
+use crate::{Load, Outcome, arch};
 use bulkhead_audit::RULES;
 use bulkhead_explain::{Promise, Sandbox};
 use bulkhead_layout::telemetry::Record;
-use bulkhead_plan::{Arch, Channel, Guest, peers};
+use bulkhead_plan::{Channel, Guest, peers};
 use std::collections::BTreeMap;
 
 /// Judges every promise. `timed`: the run was in virtual time, so promises
@@ -116,9 +116,9 @@ impl Own {
     }
 
     /// Doorbells that its own doing accounts for, and others' rings: those that their monitors counted, and the
-    /// manifest allows. One core rings itself at power-off only. Several cores ring each other's monitors by NMI, INIT
-    /// and SIPI; each is an exit of the sender's, counted as `ipi`. They also do so each time that a link is taken from
-    /// the guest.
+    /// manifest allows. One core rings itself at power-off only. Several cores ring each other's monitors to start, to
+    /// stop and to look; each is an exit of the sender's, counted as `ipi`. They also do so each time that a link is
+    /// taken from the guest.
     fn doorbells(&self, sandbox: &Sandbox) -> u64 {
         let off = self.linux && sandbox.state == "stopped";
         let off = if off { POWER_OFF * self.cores as u64 } else { 0 };
@@ -203,7 +203,7 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         .map_or(0, |seen| seen.cores.iter().map(|core| core.console_written).sum());
     let facts = Facts {
         linux,
-        cpuid: plan.machine.arch == Arch::Vmx,
+        cpuid: arch::of(plan.machine.arch).cpuid_exits(),
         stopped: sandbox.state == "stopped",
         cores: own.cores.len() as u64,
         functions: own.functions.len() as u64,

@@ -1,9 +1,10 @@
 //! One run of a system in its emulator.
 
+use crate::arch;
 use crate::audit::{self, Audited};
-use crate::clock::Clock;
 use crate::console::{Console, Log};
 use crate::intact::{self, Program};
+use crate::x86::Clock;
 use crate::{Error, Load, Readers, Traced, build, iso, load};
 use bulkhead_explain::dma::{Blocked, blocked};
 use bulkhead_explain::{
@@ -13,9 +14,9 @@ use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
 use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
-use bulkhead_plan::{Appended, Arch, Emulator, Guest, Plan};
-use bulkhead_qemu::bochs::{Bochs, Virtualization};
-use bulkhead_qemu::{Counts, Cover, Kind, Plugin, Running, Serial, Time};
+use bulkhead_plan::{Appended, Emulator, Guest};
+use bulkhead_qemu::bochs::Bochs;
+use bulkhead_qemu::{Counts, Cover, Kind, Plugin, Running, Time};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -143,7 +144,7 @@ pub struct Outcome {
     pub logs: Vec<Log>,
     /// By sandbox, what those with `learn = true` touched.
     pub lessons: Vec<Lessons>,
-    /// The last of serial ports' output, COM1 first.
+    /// The last of serial ports' output, in their order.
     pub serials: Vec<Untrusted>,
     /// The boot code's messages.
     pub boot_messages: Untrusted,
@@ -196,7 +197,8 @@ pub fn run(
     let telemetry = watch.telemetry(&running);
     let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
     watch.traces.read(&read);
-    let programs = baked.plan.sandboxes.iter().map(|s| intact::program(read, s)).collect();
+    let arch = baked.plan.machine.arch;
+    let programs = baked.plan.sandboxes.iter().map(|s| intact::program(read, arch, s)).collect();
     // Before the audit: Bochs' debugger answers there, too.
     let boot_messages = running.console();
     // After the last look: the stopped machine's clock and figures stay as they are.
@@ -283,7 +285,7 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     machine.cores = options.cores.unwrap_or(used);
     machine.memory = options.memory.unwrap_or(machine.memory);
     machine.time = options.time;
-    machine.serials = serials(plan, options.terminal);
+    machine.serials = arch::of(plan.machine.arch).serials(plan, options.terminal);
     match &options.iso {
         None => machine.kernel = Some(image),
         Some(firmware) => {
@@ -307,13 +309,12 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
 /// Boots the image in Bochs, from an ISO. Its serial ports go to files.
 fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result<Running, Error> {
     let machine = &baked.plan.machine;
+    let arch = arch::of(machine.arch);
+    let unaudited = arch.unaudited_in_bochs();
     let has = [
         (options.plugin.is_some(), "counts no instructions"),
         (!options.qemu.is_empty(), "takes no options of QEMU and has no debugger for gdb"),
-        (
-            options.audit && machine.arch == Arch::Svm,
-            "shows no VMCB of SVM: it is audited on VT-x only",
-        ),
+        (options.audit && unaudited.is_some(), unaudited.unwrap_or_default()),
         (options.cpu.is_some(), "has one CPU model"),
     ];
     if let Some((_, what)) = has.into_iter().find(|(wanted, _)| *wanted) {
@@ -322,13 +323,9 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
     let path = options.dir.join("image.iso");
     iso(image, &path)?;
     let mut bochs = Bochs::new(&options.dir, path);
-    bochs.virtualization = match machine.arch {
-        Arch::Svm => Virtualization::Svm,
-        Arch::Vmx => Virtualization::Vmx,
-        Arch::Other(facts) => {
-            return Err(Error::Other(format!("Bochs has no processor of {}", facts.name)));
-        }
-    };
+    bochs.virtualization = arch.bochs().ok_or_else(|| {
+        Error::Other(format!("Bochs has no processor of {}", machine.arch.facts().name))
+    })?;
     bochs.cores = cores;
     bochs.hz = options.bochs_hz;
     bochs.memory = (options.memory.unwrap_or(machine.ram_size()) >> 20) as usize;
@@ -374,29 +371,12 @@ fn exit_counters(baked: &Baked) -> Vec<(u64, usize)> {
     cores.map(|pa| (pa + exits, CAUSES)).collect()
 }
 
-/// COM1 to COM4.
-const SERIALS: [u16; 4] = [0x3F8, 0x2F8, 0x3E8, 0x2E8];
-
-/// Returns a sandbox' first serial port, as an index of [`SERIALS`].
-fn serial(sandbox: &bulkhead_plan::Sandbox) -> Option<usize> {
-    let mut ports = sandbox.devices.iter().flat_map(|device| &device.ports);
-    ports.find_map(|range| SERIALS.iter().position(|port| *port == range.first))
-}
-
-/// COM1 to COM4: to files, but the first Linux's first port to the terminal.
-fn serials(plan: &Plan, terminal: bool) -> Vec<Serial> {
-    let linux = plan.sandboxes.iter().find(|s| matches!(s.guest, Guest::Linux { .. }));
-    let shown = linux.and_then(serial).filter(|_| terminal);
-    let kind = |n| if shown == Some(n) { Serial::Terminal } else { Serial::File };
-    (0..SERIALS.len()).map(kind).collect()
-}
-
 /// Record of the run so far.
 struct Watch<'a> {
     baked: &'a Baked,
     begun: Instant,
     last: Option<Snapshot>,
-    /// By sandbox that was launched: ticks of playing, TSC of the first launch.
+    /// By sandbox that was launched: ticks of playing, counter at the first launch.
     first_launches: Vec<(u64, u64)>,
     launched: Vec<bool>,
     states: Vec<State>,
@@ -481,9 +461,10 @@ impl<'a> Watch<'a> {
 
     /// Linux guests that are under a load which they have announced on their serial port.
     fn loaded(&self, running: &Running) -> Vec<usize> {
+        let arch = arch::of(self.baked.plan.machine.arch);
         let all = self.baked.plan.sandboxes.iter().enumerate();
         let linux = all.filter(|(_, sandbox)| matches!(sandbox.guest, Guest::Linux { .. }));
-        let ports = linux.filter_map(|(index, sandbox)| Some((index, serial(sandbox)?)));
+        let ports = linux.filter_map(|(index, sandbox)| Some((index, arch.serial(sandbox)?)));
         ports.filter(|(_, n)| load::is_on(&running.serial(*n))).map(|(index, _)| index).collect()
     }
 

@@ -11,6 +11,7 @@ pub fn start_of(sandbox: &Sandbox, core: usize) -> CoreStart {
     CoreStart {
         root: sandbox.monitor_root,
         entry: sandbox.entry_va,
+        // Stacks grow downwards, so a core begins at the end of its own.
         stack: CORES_VA + core as u64 * CORE_STRIDE + CORE_STACK + CORE_STACK_SIZE,
     }
 }
@@ -34,6 +35,8 @@ pub fn start_cores(
                 continue;
             }
             machine.start_core(id, start_of(sandbox, core));
+            // Without it the guest would run on fewer cores than it was promised. The launch ends here, where the boot
+            // code can still say so.
             if !machine.wait_for(id) {
                 return Err(id);
             }

@@ -76,6 +76,7 @@ fn end(range: Range) -> Option<u64> {
 }
 
 pub(crate) fn overlap(a: Range, b: Range) -> bool {
+    // A range that claims to end beyond the last address meets all that lies behind its start.
     let (a_end, b_end) = (a.start.saturating_add(a.len), b.start.saturating_add(b.len));
     a.len > 0 && b.len > 0 && a.start < b_end && b.start < a_end
 }
@@ -93,6 +94,7 @@ pub(crate) fn aligned(range: Range) -> bool {
 
 /// Returns the 64-bit words of the sealed part after magic and checksum.
 pub fn words(sealed: &[u64]) -> impl Iterator<Item = u64> {
+    // The sum cannot count itself, and the magic is compared before.
     sealed.iter().skip(2).copied()
 }
 
@@ -106,12 +108,14 @@ pub fn verify<H: Own>(
     sealed: &[u64],
     machine: &impl BootMachine,
 ) -> Result<(), Error> {
+    // The header first: the length of the sealed part is one of its claims.
     header(image)?;
     if sealed.len() as u64 * 8 != image.header.sealed
         || checksum(words(sealed)) != image.header.checksum
     {
         return Err(Error::Checksum);
     }
+    // The sum has shown that nobody changed the claims. Now the machine is asked whether it is the one they are about.
     memory(image, machine)?;
     cores(image.sandboxes, machine)
 }
@@ -125,11 +129,14 @@ fn header<H: Own>(image: &Image<H>) -> Result<(), Error> {
         return Err(Error::Version(header.version));
     }
     let checks = [
+        // Each address in the image is final. Anywhere else its tables would lead to memory of others.
         (header.image.start == IMAGE_PA && aligned(header.image), "image"),
         (inside(header.boot, header.image), "boot"),
         (header.sealed % 8 == 0 && header.sealed <= header.image.len, "sealed part"),
         ((1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)), "number of sandboxes"),
+        // The list was cut to the bytes that are there: fewer sandboxes are a file that ends early.
         (header.sandboxes as usize == sandboxes.len(), "number of sandboxes"),
+        // The steps are carried out on live functions, without a further look.
         (config_ops.iter().all(plausible) && placed(config_ops), "PCI steps"),
         (launch.iter().all(|op| fills(op, sandboxes, header.image)), "launch record"),
     ];
@@ -138,6 +145,7 @@ fn header<H: Own>(image: &Image<H>) -> Result<(), Error> {
             return Err(Error::Bounds(what));
         }
     }
+    // The portable part is known now, so the own part may be compared with it.
     header.check().map_err(Error::Bounds)?;
     sandboxes.iter().try_for_each(|s| sandbox(s, header.image))
 }
@@ -158,6 +166,7 @@ fn plausible(op: &ConfigOp) -> bool {
 
 /// Registers are named after the page that they are in.
 fn placed(ops: &[ConfigOp]) -> bool {
+    // Before the first page is chosen there is none that an offset could be in.
     let named = |op: &ConfigOp| (ConfigOp::SET..=ConfigOp::CLEAR).contains(&op.kind);
     !ops.iter().take_while(|op| op.kind != ConfigOp::AT).any(named)
 }
@@ -172,6 +181,7 @@ fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
         Op::COPY => inside(from, image),
         _ => false,
     };
+    // A record is played in words of 8 bytes.
     kind && (op.dst | op.src | op.len) % 8 == 0
         && end(to).is_some_and(|end| end <= 1 << 32)
         && (sandboxes.iter().any(|s| inside(to, s.memory[0]))
@@ -186,11 +196,15 @@ fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
         (s.memory.iter().all(|&m| aligned(m)) && s.memory[0].len > 0, "memory"),
         (aligned(s.monitor) && inside(s.monitor, image), "monitor"),
         (
+            // Tables elsewhere could be memory that a guest writes.
             s.monitor_root % PAGE == 0 && inside(page(s.monitor_root), s.monitor),
             "monitor's page tables",
         ),
+        // The start-up code takes the root in a mode of 32 bits.
         (s.monitor_root < 1 << 32, "monitor's page tables above 4 GiB"),
+        // The boot code writes clocks there before any core runs, so it has to be this monitor's page.
         (inside(page(s.info_pa), s.monitor), "info page"),
+        // A larger number would be cut to the list, and the cores beyond it never compared.
         ((1..=MAX_CORES).contains(&(s.cores as usize)), "number of cores"),
     ];
     for (ok, what) in checks {
@@ -225,6 +239,7 @@ fn memory<H: Own>(image: &Image<H>, machine: &impl BootMachine) -> Result<(), Er
         for (piece, &r) in s.memory.iter().enumerate() {
             let before = sandboxes[..i].iter().flat_map(|o| o.memory);
             let mut taken =
+                // A guest in the image would own the tables that confine it.
                 before.chain(s.memory[..piece].iter().copied()).chain([header.image, start_code]);
             if taken.any(|other| overlap(r, other)) {
                 return Err(Error::Overlap(i as u32, r.start));
@@ -232,7 +247,9 @@ fn memory<H: Own>(image: &Image<H>, machine: &impl BootMachine) -> Result<(), Er
             need(i as u32, r)?;
         }
         if sandboxes[..i].iter().any(|o| overlap(s.monitor, o.monitor))
+            // The boot code still runs when the first cores are in their monitors.
             || overlap(s.monitor, header.boot)
+            // A unit's table in a monitor would let that grant itself any memory, by DMA.
             || header.tables().any(|table| overlap(s.monitor, table))
         {
             return Err(Error::Overlap(i as u32, s.monitor.start));
@@ -245,9 +262,11 @@ fn cores(sandboxes: &[Sandbox], machine: &impl BootMachine) -> Result<(), Error>
     let ids = |s: usize| sandboxes[s].core_ids.iter().take(sandboxes[s].cores as usize);
     for s in 0..sandboxes.len() {
         for (i, &id) in ids(s).enumerate() {
+            // The machine may have fewer cores than it was described with. Its list tells that without a wait for each.
             if !machine.has_core(id) {
                 return Err(Error::NoCore(s as u32, id));
             }
+            // The second start would take the core out of the monitor that it was sent to first.
             if (0..s).flat_map(ids).chain(ids(s).take(i)).any(|&other| other == id) {
                 return Err(Error::CoreTwice(s as u32, id));
             }

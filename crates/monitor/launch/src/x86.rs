@@ -13,6 +13,7 @@ impl Own for Header {
 
     fn check(&self) -> Result<(), &'static str> {
         let checks = [
+            // The sandboxes follow this part: with another length they would be read from elsewhere.
             (self.own == Self::OWN, "the header's own part"),
             (iommu(self), "IOMMU"),
             (self.monitors <= MONITORS_VMX, "the kind of monitors"),

@@ -11,9 +11,11 @@ use bulkhead_monitor_abi_x86::config::Leaf;
 /// Handles CPUID.
 #[inline]
 pub fn handle<M: X86>(m: &M) -> Outcome {
+    // User mode shows that the boot is over: from there on exits are counted as steady.
     if m.privilege() == 3 {
         life::steady(m, Cause::Cpuid);
         if m.stop_cpuid_exits() {
+            // Resumed, not skipped: without the intercept the processor answers this very CPUID.
             return Outcome::resume(Cause::Cpuid);
         }
     }

@@ -45,6 +45,7 @@ pub fn access<M: X86>(
 ) -> Option<Result<u64, u64>> {
     let Some(own) = own(m) else { return Some(Err(address)) };
     let offset = address & (PAGE - 1);
+    // A read has the guest's own entry. The machine's may hold the number of a slot in place of the vector.
     let result = match written {
         None => own.lines.read(own.shadow, offset, size).map(u64::from),
         Some(value) => own.write(offset, size, value as u32)?.map(|()| 0),
@@ -81,6 +82,7 @@ impl<M: X86> Own<'_, M> {
                 Err(wrong) => return Some(Err(wrong)),
             }
         }
+        // After the hardware: a turn that does not come leaves both as they were, and the write comes again.
         self.shadow.set(line, new);
         // A pin of channels' ends, which no hardware has. The upper half counts with the next write of the
         // lower one, which comes last. So no core gets an interrupt but by the old entry or the new one.
@@ -96,12 +98,15 @@ impl<M: X86> Own<'_, M> {
         let registers = self.lines.registers;
         let at = TABLE.wrapping_add(2 * line);
         let work = || {
+            // The upper half first: the lower one opens the entry, which then aims at the right core already.
             for (register, value) in [(at.wrapping_add(1), high), (at, low)] {
                 m.store(registers + SELECT, 4, u64::from(register));
                 late(m);
                 m.store(registers + WINDOW, 4, u64::from(value));
             }
         };
+        // The index register is one for all monitors. Another's write between index and window would change a foreign
+        // entry.
         m.line_lock().with(m.config().sandbox, pace::<M>(), || m.now(), work)
     }
 }
@@ -140,6 +145,7 @@ fn late<M: X86>(m: &M) {
 /// Gives back the locks of a core that will never go on. Its writes are whole or half, and the next one sets the index
 /// anew. Half an entry sends to its own core, or to the one before, of this sandbox.
 pub fn leave<M: X86>(m: &M) {
+    // Only if this core had the sandbox' turn: else the lock is another core's, which still works.
     if own(m).is_some() && m.shared(0).own.has(m.index()) {
         m.line_lock().leave(m.config().sandbox);
     }
@@ -153,6 +159,7 @@ pub fn silence<M: X86>(m: &M) {
     let Some(own) = own(m) else { return };
     own.shadow.reset(|line| {
         let open = own.shadow.entry(line) != MASKED && !own.lines.is_channel(line);
+        // A masked line is left alone, since each write costs others a turn.
         open && (0..TURNS).all(|_| own.store(line, MASKED).is_none())
     });
 }

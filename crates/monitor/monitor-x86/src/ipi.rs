@@ -13,6 +13,7 @@ use bulkhead_monitor_abi_x86::msr;
 pub fn send<M: X86>(m: &M, value: u64) -> Outcome {
     match icr::decide(&m.x86().own, value) {
         Ipi::Pass => m.wrmsr(msr::X2APIC_ICR, value),
+        // Core by core: a logical or broadcast destination of the hardware's would name cores of other sandboxes, too.
         Ipi::Fixed(to) => signal::each(m, to, |_, id| {
             // The vector and nothing else of the guest's value.
             m.wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | value & 0xFF);

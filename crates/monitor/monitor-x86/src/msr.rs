@@ -14,6 +14,7 @@ pub fn handle<M: X86>(m: &M, write: bool) -> Outcome {
     let register = m.register(RCX) as u32;
     // The upper halves of RAX, RCX and RDX do not count (APM volume 3, WRMSR).
     let value = m.register(RDX) << 32 | m.register(RAX) & 0xFFFF_FFFF;
+    // It comes first, and its usual way calls nothing: under load no other exit is as frequent.
     if write && register == msr::X2APIC_ICR {
         // The ordinary interrupt: a fixed one to one core of the sandbox.
         if icr::is_ordinary(&m.x86().own, value) {
@@ -31,6 +32,7 @@ fn other<M: X86>(m: &M, register: u32, written: Option<u64>) -> Outcome {
     let found = match register {
         // A guest has no SVM.
         msr::EFER => Some(m.state().efer & !vmcb::EFER_SVME),
+        // Other values would move the APIC's page or leave x2APIC mode, by which monitors ring each other.
         msr::APIC_BASE => Some(apic_base(m)),
         _ => Quiet::find(m.quiets(m.x86().msrs), register),
     };
@@ -52,6 +54,7 @@ fn other<M: X86>(m: &M, register: u32, written: Option<u64>) -> Outcome {
 
 /// Handles a write to a local vector table register.
 fn lvt<M: X86>(m: &M, register: u32, value: u64) -> Outcome {
+    // An NMI of the guest's own would be taken for a doorbell, and an SMI would run the firmware.
     let value = if M::enforced("local-interrupts") {
         icr::lvt(register, value, m.cpuid(1, 0)[2] & 1 << 24 != 0)
     } else {
@@ -65,6 +68,7 @@ fn lvt<M: X86>(m: &M, register: u32, value: u64) -> Outcome {
 /// Returns the register with the sandbox's own idea of the processor that boots (bit 8).
 fn apic_base<M: X86>(m: &M) -> u64 {
     const BSP: u64 = 1 << 8;
+    // The machine booted one core. Each sandbox has a first core of its own, and a Linux counts on one.
     let value = m.rdmsr(msr::APIC_BASE);
     if m.is_first() { value | BSP } else { value & !BSP }
 }
@@ -84,6 +88,7 @@ fn efer<M: X86>(m: &M, value: u64) -> Outcome {
     if changed & vmcb::EFER_LME != 0 && cr0 & PG != 0 {
         return Outcome::inject(Cause::Msr, vmcb::GP);
     }
+    // LMA is no bit of the guest's to write: the processor set it when paging came on.
     m.set_efer(value & known | old & vmcb::EFER_LMA);
     Outcome::skip(Cause::Msr, TWO_BYTES)
 }

@@ -65,6 +65,7 @@ fn configure<M: X86>(
     size: u8,
     write: Option<u32>,
 ) -> Option<Result<u32, Denied>> {
+    // The list has what this sandbox is shown, and nothing else. So other functions cannot even be named.
     match m.functions().iter().find(|f| f.bdf == bdf) {
         // Alone: a step may take several accesses, and a reset moves BARs meanwhile.
         Some(function) => alone(m, || bulkhead_pci::config(&Pci(m), function, offset, size, write)),
@@ -97,6 +98,7 @@ pub fn port<M: X86>(m: &M, port: u32, size: u8, write: Option<u32>) -> Option<Re
     if latched & ENABLE == 0 {
         return Some(Ok(u32::MAX));
     }
+    // Bits 1:0 of the latch are reserved. The port says which byte of the register is meant.
     let (bdf, offset) = (latched >> 8 & 0xFFFF, (latched & 0xFC | port & 3) as u16);
     let denied = |Denied| ECAM_GPA + u64::from(bdf << 12) + u64::from(offset);
     Some(configure(m, bdf, offset, size, write)?.map_err(denied))
@@ -108,6 +110,7 @@ pub fn port<M: X86>(m: &M, port: u32, size: u8, write: Option<u32>) -> Option<Re
 /// # Errors
 /// A register of a function that goes on.
 pub fn quiet<M: X86>(m: &M) -> Result<(), u64> {
+    // Before the memory is given anew: a device that goes on would write into the next life.
     let functions = if M::enforced("device-quiet") { m.functions() } else { &[] };
     bulkhead_pci::stop_all(&Pci(m), functions.iter().map(|f| (f, m.resets(f.resets))))
 }
@@ -160,6 +163,7 @@ impl<M: X86> Hardware for Pci<'_, M> {
     }
 
     fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool {
+        // By the clock: a count of turns would end early on a fast core, and a reset takes its time.
         let ticks = self.0.clock().hz / 1000 * u64::from(milliseconds);
         let begin = self.0.now();
         while !done() {
@@ -227,6 +231,7 @@ impl<M: X86> Routes for Pci<'_, M> {
 
     fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool {
         self.slot(function, slot).is_some_and(|word| {
+            // Only an empty slot: another core may have put its own message there since it was read.
             word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed).is_ok()
         })
     }

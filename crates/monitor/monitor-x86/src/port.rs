@@ -59,9 +59,11 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
             None => Outcome::resume(Cause::Config),
         };
     }
+    // A Linux looks for dozens of old devices at its boot. The host listed their ports: they answer without a record.
     let Some(value) = Quiet::find(m.quiets(m.x86().ports), port) else {
         let condition = if read { Condition::PortRead } else { Condition::PortWrite };
         let denied = deny(m, condition, u64::from(port), write.unwrap_or(0), absent);
+        // All ones, as from a bus on which nothing answers.
         return done(u64::MAX, denied);
     };
     let asks = M::has(need::LINUX) && port == vmware::PORT && read;
@@ -77,6 +79,7 @@ fn device<M: X86>(
     size: u8,
     write: Option<u64>,
 ) -> Option<Option<Result<u64, u64>>> {
+    // A constant: a monitor built without devices links nothing of what follows.
     if !M::has(need::DEVICES) {
         return None;
     }

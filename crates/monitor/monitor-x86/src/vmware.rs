@@ -24,10 +24,12 @@ pub fn call<M: X86>(m: &M) -> u64 {
     let clock = m.clock();
     match m.register(RCX) as u32 & 0xFFFF {
         GETVERSION => {
+            // Linux believes the port only with the magic in EBX, and takes any version but all ones.
             m.set_register(RBX, u64::from(MAGIC));
             6
         }
         GETHZ => {
+            // The frequency of the TSC in EBX and EAX, that of the APIC timer in ECX, where Linux looks for them.
             m.set_register(RBX, clock.hz >> 32);
             m.set_register(RCX, clock.timer_hz & 0xFFFF_FFFF);
             clock.hz & 0xFFFF_FFFF

@@ -27,6 +27,12 @@ pub struct Line {
     pub level: u64,
 }
 
+/// Interrupt of a line.
+#[must_use]
+pub const fn interrupt(line: u32) -> u32 {
+    3000 - 7 * line
+}
+
 /// Streams that the IOMMU knows.
 pub const STREAMS: u64 = 256;
 
@@ -110,7 +116,7 @@ impl Devices for OddDevices {
         let line = |(number, trigger)| Line {
             registers: MMIO_VA + base + u64::from(number) * PAGE,
             number,
-            interrupt: 3000 - 7 * number,
+            interrupt: interrupt(number),
             level: u64::from(trigger != Trigger::Edge),
         };
         let all: Vec<_> = devices.chain(functions).map(line).collect();

@@ -9,6 +9,17 @@ const SECTION: usize = 64;
 /// Makes a file: its first instruction, segments by address, symbols by name.
 #[must_use]
 pub fn file(entry: u64, segments: &[(u64, Rights, &[u8])], symbols: &[(&str, u64)]) -> Vec<u8> {
+    file_with(entry, segments, symbols, None)
+}
+
+/// Makes a file with thread-local data: bytes, and the alignment.
+#[must_use]
+pub fn file_with(
+    entry: u64,
+    segments: &[(u64, Rights, &[u8])],
+    symbols: &[(&str, u64)],
+    local: Option<(&[u8], u64)>,
+) -> Vec<u8> {
     let mut names = vec![0u8];
     // The first symbol is none (System V ABI, 4.19).
     let mut table = vec![0u8; 24];
@@ -19,8 +30,10 @@ pub fn file(entry: u64, segments: &[(u64, Rights, &[u8])], symbols: &[(&str, u64
         table.extend([*value, 0].iter().flat_map(|word| word.to_le_bytes()));
         names.extend(name.bytes().chain([0]));
     }
-    let contents = HEADER + PROGRAM * segments.len();
-    let bytes: usize = segments.iter().map(|(_, _, bytes)| bytes.len()).sum();
+    let headers = segments.len() + usize::from(local.is_some());
+    let contents = HEADER + PROGRAM * headers;
+    let own = local.map_or(&[][..], |(bytes, _)| bytes);
+    let bytes = segments.iter().map(|(_, _, bytes)| bytes.len()).sum::<usize>() + own.len();
     let (table_at, names_at) = (contents + bytes, contents + bytes + table.len());
     let sections_at = (names_at + names.len()).next_multiple_of(8);
 
@@ -33,7 +46,7 @@ pub fn file(entry: u64, segments: &[(u64, Rights, &[u8])], symbols: &[(&str, u64
     file.extend([2, 0, 0x7E, 0xFA, 1, 0, 0, 0]);
     file.extend(words(&[entry, HEADER as u64, sections_at as u64]));
     file.extend([0; 4]);
-    for value in [HEADER, PROGRAM, segments.len(), SECTION, 3, 2] {
+    for value in [HEADER, PROGRAM, headers, SECTION, 3, 2] {
         file.extend(half(value));
     }
     let mut at = contents as u64;
@@ -45,7 +58,14 @@ pub fn file(entry: u64, segments: &[(u64, Rights, &[u8])], symbols: &[(&str, u64
         file.extend(words(&[at, *address, *address, len, len, 8]));
         at += len;
     }
+    if let Some((bytes, align)) = local {
+        const THREAD_LOCAL: [u32; 2] = [7, 4];
+        file.extend(THREAD_LOCAL.iter().flat_map(|word| word.to_le_bytes()));
+        let len = bytes.len() as u64;
+        file.extend(words(&[at, 0, 0, len, len, align]));
+    }
     segments.iter().for_each(|(_, _, bytes)| file.extend(*bytes));
+    file.extend(own);
     file.extend(&table);
     file.extend(&names);
     file.resize(sections_at + SECTION, 0);

@@ -1,7 +1,7 @@
 //! A processor that does not exist. Its page-table entries are inverted and shuffled, its "execute" is a forbid bit at
 //! an odd place, and empty entries are not zero. Code that passes on it and on x86-64 assumes no encoding. Its second
-//! stage has another encoding than its first one, larger pages, fewer levels and memory types. [`target`], [`devices`]
-//! and [`messages`] make a whole machine of it, for which [`system`] is planned and baked.
+//! stage has another encoding than its first one, larger pages, fewer levels and memory types. [`target`], [`devices`],
+//! [`kernel`] and [`messages`] make a whole machine of it, for which [`system`] is planned and baked.
 //!
 //! [`FakeMachine`] boots and plays launch records in a `Vec`.
 
@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub mod devices;
 pub mod elf;
+pub mod kernel;
 pub mod messages;
 pub mod system;
 pub mod target;

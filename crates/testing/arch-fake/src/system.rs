@@ -1,15 +1,18 @@
 //! A system for the odd target, and readers of its image.
 
+use crate::kernel::WINDOW;
 use crate::target::{ARCH, Config, FACTS, Header, Odd, PAGE};
 use crate::{FakeOwn, elf};
 use bulkhead_arch::{Rights, TableMemory, walk};
 use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_image::{Baked, Error, Programs, bake_for};
+use bulkhead_kernel::abi::at;
 use bulkhead_layout::image::Sandbox as Described;
 use bulkhead_layout::map::CONFIG_VA;
 use bulkhead_layout::monitor::Slice;
 use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
+use bulkhead_plan::kernel::{self, Kernel};
 use bulkhead_plan::{
     Bar, BarKind, Bdf, Bell, Channel, Controller, Device, Function, Granted, Guest, Iommu,
     IommuKind, Link, Machine, Msix, Part, PciRoot, Right, Sandbox, Span, System, Trigger, Wanted,
@@ -40,13 +43,32 @@ pub const IOMMU: u64 = 0x2_A000_0000;
 /// Stream of the function, which the left sandbox owns.
 pub const STREAM: u16 = 0x21;
 
+/// First instruction of a kernel.
+pub const KERNEL: u64 = WINDOW + 0x20_0000;
+/// State that a kernel's entry reads.
+pub const BAKED: u64 = KERNEL + 0x4000;
+/// First instruction of a kernel's program.
+pub const PROGRAM: u64 = at::PROGRAM;
+/// Function of a program's thread.
+pub const WORK: u64 = PROGRAM + 0x20;
+/// Data of a program.
+pub const DATA: u64 = PROGRAM + 0x1_0000;
+/// Thread-local data of a program.
+pub const LOCAL: [u8; 24] = [0x1D; 24];
+/// Alignment of these data.
+pub const ALIGN: u64 = 128;
+
 fn program(dir: &Path, name: &str) -> PathBuf {
-    let path = dir.join(name);
     let segments: [(u64, Rights, &[u8]); 2] =
         [(TEXT, Rights::RX, &[7; 64]), (TEXT + 2 * PAGE, Rights::RW, &[9; 64])];
+    written(dir, name, &elf::file(TEXT, &segments, &[]))
+}
+
+fn written(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = dir.join(name);
     // Tests make it at once. A rename shows each of them a whole file.
     let own = path.with_extension(format!("{:?}", std::thread::current().id()));
-    std::fs::write(&own, elf::file(TEXT, &segments, &[])).expect("a file");
+    std::fs::write(&own, bytes).expect("a file");
     std::fs::rename(&own, &path).expect("a file");
     path
 }
@@ -154,6 +176,97 @@ pub fn system(dir: &Path) -> System {
         links: vec![link],
         ..System::default()
     }
+}
+
+/// Makes that system with a kernel in the right sandbox. One program drives the sensor and answers the other one, which
+/// has the channels and the link.
+///
+/// # Panics
+/// The folder cannot be written.
+#[must_use]
+pub fn kernel_system(dir: &Path) -> System {
+    let image: [(u64, Rights, &[u8]); 2] =
+        [(KERNEL, Rights::RX, &[5; 64]), (BAKED, Rights::RW, &[0; 0x4000])];
+    let file = elf::file(KERNEL, &image, &[("BAKED", BAKED)]);
+    let text: [(u64, Rights, &[u8]); 2] =
+        [(PROGRAM, Rights::RX, &[8; 64]), (DATA, Rights::RW, &[6; 16])];
+    let local = Some((&LOCAL[..], ALIGN));
+    let own = elf::file_with(PROGRAM, &text, &[("work", WORK)], local);
+    let own = written(dir, "program", &own);
+    let program = |name: &str| kernel::Program {
+        name: name.into(),
+        file: own.clone(),
+        heap: 0x3000,
+        slots: 64,
+        ..kernel::Program::default()
+    };
+    let line = kernel::Interrupt { number: 0, notification: 0, bits: 1 };
+    let channel = |channel, write| kernel::ChannelUse { channel, write, signal: None };
+    let driver = kernel::Program {
+        serves: vec![0],
+        waits: vec![0],
+        maps: vec![kernel::Map { shared: 0, write: true }],
+        devices: vec![kernel::DeviceUse {
+            device: kernel::Driven::Device(0),
+            interrupts: vec![line],
+            dma: Vec::new(),
+        }],
+        ..program("driver")
+    };
+    let worker = kernel::Program {
+        calls: vec![kernel::Call { endpoint: 0, badge: 7, grant: false }],
+        maps: vec![kernel::Map { shared: 0, write: false }],
+        channels: vec![channel(1, true), channel(0, false)],
+        links: vec![0],
+        ..program("worker")
+    };
+    let thread = |n: usize| kernel::Thread {
+        name: ["driver", "worker"][n].into(),
+        program: n,
+        entry: [None, Some("work".into())][n].clone(),
+        priority: 9 - n as u8,
+        max_priority: 9,
+        context: Some(n),
+        stack: 0x4000,
+        ..kernel::Thread::default()
+    };
+    let context = |n: usize| kernel::Context {
+        name: format!("of {n}"),
+        place: Default::default(),
+        policy: kernel::Policy::Sporadic(kernel::Budget {
+            budget: 1_000_000,
+            period: 10_000_000,
+            refills: 4,
+        }),
+        background: false,
+        guaranteed: true,
+        activations: 1,
+        user: kernel::User::Thread(n),
+    };
+    let mut system = system(dir);
+    let right = &mut system.sandboxes[1];
+    right.memory = 16 * MIB;
+    right.sandbox.guest = Guest::Kernel(Box::new(Kernel {
+        file: written(dir, "kernel", &file),
+        overhead: kernel::OVERHEAD,
+        entry: kernel::ENTRY,
+        programs: vec![driver, worker],
+        threads: [0, 1].map(thread).to_vec(),
+        contexts: [0, 1].map(context).to_vec(),
+        endpoints: vec![kernel::Endpoint {
+            name: "asks".into(),
+            place: Default::default(),
+            longest: None,
+        }],
+        notifications: vec![kernel::Notification {
+            name: "senses".into(),
+            place: Default::default(),
+            context: None,
+        }],
+        shared: vec![kernel::Shared { name: "state".into(), place: Default::default(), len: PAGE }],
+        ..Kernel::default()
+    }));
+    system
 }
 
 /// A monitor's program.

@@ -132,6 +132,7 @@ impl Target for Odd {
     type Header = Header;
     type Config = Config;
     type Devices = OddDevices;
+    type Kernels = Self;
     const MAPS_HOST: bool = true;
 
     fn headers(entry: u64) -> Vec<u8> {

@@ -6,7 +6,7 @@ mod odd;
 use bulkhead_arch_fake::messages::{DOORBELL, Mediated, UPPER};
 use bulkhead_arch_fake::system::{
     CARD, ECAM, IDS, IOMMU, LINES, STREAM, VECTORS, baked, config, control_blocks, described,
-    header, monitor, slice, system,
+    header, kernel_system, monitor, slice, system,
 };
 use bulkhead_arch_fake::target::{self, FACTS, PAGE};
 use bulkhead_audit::claim::Range;
@@ -174,8 +174,8 @@ fn rig(baked: &Baked) -> Rig<'_> {
             let stack = CORES_VA + (n as u64 * 16 + 4) * PAGE;
             registers.cores.push(Core {
                 number: sandbox.cores[n],
-                cr3: root,
-                vmcb: Some(control),
+                root,
+                block: Some(control),
                 host: Some([root, TEXT_VA, stack]),
                 ..Core::default()
             });
@@ -198,6 +198,19 @@ fn rig(baked: &Baked) -> Rig<'_> {
 
 fn made() -> Baked {
     baked(&system(Path::new(env!("CARGO_TARGET_TMPDIR")))).expect("an image")
+}
+
+/// The system with a kernel in the right sandbox.
+fn with_kernel() -> Baked {
+    baked(&kernel_system(Path::new(env!("CARGO_TARGET_TMPDIR")))).expect("an image")
+}
+
+#[test]
+fn a_kernels_machine_is_what_the_plan_says() {
+    let baked = with_kernel();
+    let report = rig(&baked).audit();
+    assert_eq!((report.findings, report.remarks), (vec![], vec![]));
+    assert_eq!(report.access[RIGHT].lines, [(5, IDS[2], 2965)]);
 }
 
 #[test]
@@ -308,8 +321,8 @@ const PLANTS: &[Plant] = &[
     }),
     ("core in another sandbox", "core-state", |r| {
         // Executable in the right one only.
-        let rip = FACTS.guest.ram[0].start;
-        r.registers.cores[1] = Core { cr3: 0, rip, ..r.registers.cores[1].clone() };
+        let pc = FACTS.guest.ram[0].start;
+        r.registers.cores[1] = Core { root: 0, pc, ..r.registers.cores[1].clone() };
     }),
     ("IOMMU switched off", "iommu-control", |r| r.set(IOMMU, r.word(IOMMU) & !1)),
     ("stream of nobody", "dma-map", |r| {
@@ -369,14 +382,15 @@ const PLANTS: &[Plant] = &[
 
 #[test]
 fn each_fault_is_found_by_its_guarantee() {
-    let baked = made();
-    let whole = rig(&baked);
-    for (name, rule, plant) in PLANTS {
-        let mut planted = whole.clone();
-        plant(&mut planted);
-        let found = planted.audit().findings;
-        let rules: Vec<_> = found.iter().map(|finding| finding.rule).collect();
-        assert!(rules.contains(rule), "{name}: {rule} is not among {rules:?}");
+    for baked in [made(), with_kernel()] {
+        let whole = rig(&baked);
+        for (name, rule, plant) in PLANTS {
+            let mut planted = whole.clone();
+            plant(&mut planted);
+            let found = planted.audit().findings;
+            let rules: Vec<_> = found.iter().map(|finding| finding.rule).collect();
+            assert!(rules.contains(rule), "{name}: {rule} is not among {rules:?}");
+        }
     }
 }
 

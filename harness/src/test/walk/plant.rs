@@ -229,7 +229,7 @@ impl Hand<'_> {
     /// Where a quadword of a function's device table entry lies, and the address in it.
     fn entry(&self, bdf: u64, quad: u64) -> (u64, u64) {
         const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
-        let table = self.registers.iommu.as_ref().map_or(0, |i| i.device_table & ADDRESS);
+        let table = self.registers.own.iommu.as_ref().map_or(0, |i| i.device_table & ADDRESS);
         let at = table + bdf * 32 + quad * 8;
         (at, self.memory.word(at) & ADDRESS)
     }
@@ -241,7 +241,7 @@ impl Hand<'_> {
 
     /// Writes a redirection entry of the IOAPIC.
     fn line(&mut self, pin: usize, entry: u64) {
-        if let Some(ioapic) = &mut self.registers.ioapic {
+        if let Some(ioapic) = &mut self.registers.own.ioapic {
             ioapic.entries[pin] = entry;
         }
     }
@@ -431,7 +431,7 @@ pub static PLANTS: &[Plant] = &[
         h.registers.cores.push(bulkhead_audit::registers::Core { number, ..Default::default() });
     }),
     ("core-that-is-not-there", "core-state", |h| h.registers.cores.retain(|c| c.number != 3)),
-    ("legacy-line-open", "line-owner", |h| h.registers.pic_masks = Some([0xFE, 0xFF])),
+    ("legacy-line-open", "line-owner", |h| h.registers.own.pic_masks = Some([0xFE, 0xFF])),
     ("line-of-nobody", "line-owner", |h| h.line(9, 0x0100_0000_0000_0030)),
     ("line-to-foreign-core", "line-core", |h| {
         h.device(IOAPIC, 2, 1 | 1 << 60, 3 << 60);
@@ -446,7 +446,7 @@ pub static PLANTS: &[Plant] = &[
         h.claim.reserved.retain(|r| !r.1.contains(0));
     }),
     ("iommu-off", "iommu-control", |h| {
-        h.registers.iommu.iter_mut().for_each(|i| i.control = 0);
+        h.registers.own.iommu.iter_mut().for_each(|i| i.control = 0);
     }),
     ("unowned-function-not-valid", "device-table", |h| h.device(IDLE, 0, 0, 1)),
     ("owned-function-untranslated", "dma-map", |h| h.device(EDU, 0, 0, 7 << 9)),

@@ -2,13 +2,13 @@
 //! Bits are those of the IOMMU specification (48882): 2.2.2.1 device table entry,
 //! 2.2.3 I/O page tables, 2.2.5.2 remapping table entry with 32 bits, 3.4 registers.
 
-use super::{FIRST_VECTOR, PAGE, lines};
+use super::{FIRST_VECTOR, PAGE, lines, registers};
 use crate::check::Context;
 use crate::claim::{Claim, Function, Place, Range};
 use crate::dma::{self, Arrival, Leaf, Pages, Wrong, name};
 use crate::given::{Given, pages};
 use crate::memory::Words;
-use crate::registers::{self, Registers};
+use crate::registers::Registers;
 use std::collections::BTreeMap;
 
 const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
@@ -207,7 +207,7 @@ pub struct Unit {
 impl Unit {
     /// Reads it, if its registers are known.
     pub fn read(registers: &Registers, words: &Words) -> Option<Self> {
-        let registers = registers.iommu.clone()?;
+        let registers = registers.own.iommu.clone()?;
         let table = registers.device_table & ADDRESS;
         // Bits 8:0: frames, less one.
         let frames = (registers.device_table & 0x1FF) + 1;
@@ -340,7 +340,7 @@ impl Context<'_> {
 
     /// APIC and vector of a line that is not masked, by the IOMMU's table, if it has one for the IOAPIC.
     fn remapped(&self, unit: &Unit, entry: u64) -> Option<Arrival> {
-        let device = unit.entry(self.claim.iommu.as_ref()?.ioapic?)?;
+        let device = unit.entry(self.claim.iommu.as_ref()?.lines?)?;
         if device.interrupts() != Interrupts::Remapped {
             return None;
         }
@@ -400,7 +400,7 @@ impl Context<'_> {
             wrong.entry(key).or_default().push((entry.bdf, entry.at));
         };
         let owned = function.is_some_and(|f| f.owner.is_some());
-        let ioapic = self.claim.iommu.as_ref().is_some_and(|i| i.ioapic == Some(entry.bdf));
+        let ioapic = self.claim.iommu.as_ref().is_some_and(|i| i.lines == Some(entry.bdf));
         if first & V == 0 {
             is("device-table", "is not valid (V = 0): all it does passes".into(), "V set");
             return;

@@ -1,7 +1,8 @@
 //! Reads registers out of Bochs' debugger. It shows each by a path of parameters (`show "cpu0.CR3"`), the VMCS pointer
 //! among them, and the IOAPIC and the two 8259A as devices.
 
-use crate::registers::{Core, Ioapic, Registers};
+use super::registers::{self as own, Ioapic, Units};
+use crate::registers::{Core, Registers};
 
 /// Command and its answer.
 pub type Read<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
@@ -22,7 +23,7 @@ pub fn registers(ask: &mut Read) -> Result<Registers, String> {
     }
     let ioapic = ioapic(&ask("info device \"ioapic\"")?);
     let pic_masks = pic(&ask("info device \"pic\"")?);
-    Ok(Registers { cores, ioapic, pic_masks, ..Registers::default() })
+    Ok(Registers { cores, own: Units { ioapic, pic_masks, ..Units::default() } })
 }
 
 fn show(core: usize, name: &str) -> String {
@@ -37,15 +38,18 @@ fn core(ask: &mut Read, number: usize) -> Result<Core, String> {
     };
     Ok(Core {
         number,
-        rip: value("RIP")?,
-        cs_base: value("CS.base")?,
-        cr0: value("CR0")?,
-        cr3: value("CR3")?,
-        cr4: value("CR4")?,
-        efer: value("MSR.EFER")?,
+        pc: value("RIP")?,
+        root: value("CR3")?,
         halted: value("activity_state")? != ACTIVE,
-        // All ones: there is none.
-        vmcs: Some(value("VMX.vmcsptr")?).filter(|at| at & 0xFFF == 0),
+        own: own::Core {
+            cs_base: value("CS.base")?,
+            cr0: value("CR0")?,
+            cr4: value("CR4")?,
+            efer: value("MSR.EFER")?,
+            // All ones: there is none.
+            vmcs: Some(value("VMX.vmcsptr")?).filter(|at| at & 0xFFF == 0),
+            ..own::Core::default()
+        },
         ..Core::default()
     })
 }
@@ -132,15 +136,15 @@ mod tests {
     #[test]
     fn registers_are_read_as_the_debugger_prints_them() {
         let all = registers(&mut debugger).expect("all of them");
-        let vmcs: Vec<_> = all.cores.iter().map(|core| core.vmcs).collect();
+        let vmcs: Vec<_> = all.cores.iter().map(|core| core.own.vmcs).collect();
         assert_eq!(vmcs, [Some(0x1234_5000), None]);
         assert_eq!(
-            (all.cores[1].number, all.cores[1].cr3, all.cores[1].halted),
+            (all.cores[1].number, all.cores[1].root, all.cores[1].halted),
             (1, 0x1000, false)
         );
-        let entries = all.ioapic.expect("an IOAPIC").entries;
+        let entries = all.own.ioapic.expect("an IOAPIC").entries;
         assert_eq!(entries, [2 << 56 | 1 << 16 | 1 << 8, 2 << 56 | 1 << 15 | 1 << 8 | 0x3F]);
-        assert_eq!(all.pic_masks, Some([0xFF, 0xFE]));
+        assert_eq!(all.own.pic_masks, Some([0xFF, 0xFE]));
         let lost = registers(&mut |_| Ok(MISSING.into()));
         assert!(lost.is_err_and(|why| why.contains("cpu0.RIP")));
     }

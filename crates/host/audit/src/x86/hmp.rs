@@ -1,7 +1,8 @@
 //! Reads what QEMU's human monitor prints. It has no other way to these registers:
 //! reading an IOAPIC through its window would write its index.
 
-use crate::registers::{Core, Ioapic, Iommu, Registers, Vtd};
+use super::registers::{Ioapic, Iommu, Units, Vtd};
+use crate::registers::{Core, Registers};
 
 /// Command and the words of its answer, 32 bits each, for physical addresses: `xp`.
 pub type Read<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
@@ -35,7 +36,7 @@ pub fn registers(ask: &mut Read, unit: Option<Unit>) -> Result<Registers, String
         Some(Unit::Vtd(base)) => vtd = Some(self::vtd(ask, base)?),
         None => {}
     }
-    Ok(Registers { cores, ioapic, pic_masks, iommu, vtd })
+    Ok(Registers { cores, own: Units { ioapic, pic_masks, iommu, vtd } })
 }
 
 fn hex(text: &str) -> Option<u64> {
@@ -58,18 +59,18 @@ fn cores(text: &str) -> Result<Vec<Core>, String> {
         };
         // `CS =0010 0000000000000000 ffffffff 00af9b00`: selector, base, limit, attributes.
         if let Some(base) = line.strip_prefix("CS =").and_then(|l| l.split_whitespace().nth(1)) {
-            core.cs_base = hex(base).unwrap_or(0);
+            core.own.cs_base = hex(base).unwrap_or(0);
         }
         for word in line.split_whitespace() {
             let Some((name, value)) = word.split_once('=') else {
                 continue;
             };
             let to = match name {
-                "RIP" | "EIP" => &mut core.rip,
-                "CR0" => &mut core.cr0,
-                "CR3" => &mut core.cr3,
-                "CR4" => &mut core.cr4,
-                "EFER" => &mut core.efer,
+                "RIP" | "EIP" => &mut core.pc,
+                "CR0" => &mut core.own.cr0,
+                "CR3" => &mut core.root,
+                "CR4" => &mut core.own.cr4,
+                "EFER" => &mut core.own.efer,
                 "HLT" => {
                     core.halted = value.starts_with('1');
                     continue;
@@ -172,9 +173,12 @@ mod tests {
     fn cores_are_read() {
         let cores = cores(REGISTERS).expect("two cores");
         let first = &cores[0];
-        assert_eq!((first.rip, first.cr3), (0xFFFF_FFFF_B185_2A4C, 0x1842_2000));
-        assert_eq!((first.cr0, first.cr4, first.efer), (0x8005_0033, 0x35_06B0, 0x1D01));
-        assert_eq!((cores[1].rip, cores[1].cs_base), (0xFFF0, 0xFFFF_0000));
+        assert_eq!((first.pc, first.root), (0xFFFF_FFFF_B185_2A4C, 0x1842_2000));
+        assert_eq!(
+            (first.own.cr0, first.own.cr4, first.own.efer),
+            (0x8005_0033, 0x35_06B0, 0x1D01)
+        );
+        assert_eq!((cores[1].pc, cores[1].own.cs_base), (0xFFF0, 0xFFFF_0000));
         assert_eq!((first.halted, cores[1].halted, cores[1].number), (false, true, 1));
         assert!(super::cores("nothing").is_err());
         assert!(super::cores("CPU#0\nCR3=zz\n").is_err());

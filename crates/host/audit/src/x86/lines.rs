@@ -16,12 +16,12 @@ impl Context<'_> {
     /// Every line that is not masked.
     pub(super) fn lines(&mut self, unit: Option<&dyn Unit>) {
         let nobody = Place::default();
-        if let Some(masks) = self.registers.pic_masks.filter(|m| *m != [0xFF; 2]) {
+        if let Some(masks) = self.registers.own.pic_masks.filter(|m| *m != [0xFF; 2]) {
             let message =
                 format!("the 8259A let lines through: masks {:#x}, {:#x}", masks[0], masks[1]);
             self.find("line-owner", &nobody, None, message, "0xff, 0xff");
         }
-        let Some(ioapic) = &self.registers.ioapic else {
+        let Some(ioapic) = &self.registers.own.ioapic else {
             self.remarks.push("the IOAPIC's entries are not known".into());
             return;
         };

@@ -36,17 +36,17 @@ pub fn areas(claim: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
         .cores
         .iter()
         .filter_map(|core| {
-            let host = core.host.zip(core.vmcb).map(|([cr3, rip, rsp], vmcb)| Area {
-                page: core.vm_hsave_pa,
+            let host = core.host.zip(core.block).map(|([root, pc, sp], block)| Area {
+                page: core.own.vm_hsave_pa,
                 core: None,
-                cr3,
-                rip,
-                rsp,
-                tables: None,
-                vmcb,
+                root,
+                pc,
+                sp,
+                tables: Vec::new(),
+                block,
                 certain: true,
             });
-            let saved = || core.vm_hsave_pa.and_then(|page| area(words, page));
+            let saved = || core.own.vm_hsave_pa.and_then(|page| area(words, page));
             let found = host.or_else(saved)?;
             Some(Area { core: Some(core.number), ..found })
         })
@@ -79,17 +79,17 @@ pub fn areas(claim: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
 
 fn area(words: &Words, page: u64) -> Option<Area> {
     let at = |field: u64| words.word(page + field);
-    let (cr3, rip) = (at(CR3)?, at(RIP)?);
-    let behind = rip.checked_sub(3).and_then(|va| translate(words, &LongMode, cr3, va));
+    let (root, pc) = (at(CR3)?, at(RIP)?);
+    let behind = pc.checked_sub(3).and_then(|va| translate(words, &LongMode, root, va));
     let certain = behind.is_some_and(|pa| reads(words.memory(), pa, &VMRUN));
     Some(Area {
         page: Some(page),
         core: None,
-        cr3,
-        rip,
-        rsp: at(RSP)?,
-        tables: Some([at(GDTR_BASE)?, at(IDTR_BASE)?]),
-        vmcb: at(RAX)?,
+        root,
+        pc,
+        sp: at(RSP)?,
+        tables: vec![("GDTR", at(GDTR_BASE)?), ("IDTR", at(IDTR_BASE)?)],
+        block: at(RAX)?,
         certain,
     })
 }

@@ -1,4 +1,8 @@
 //! x86-64's two back ends. SVM and VT-x differ in control blocks and permission maps ([`Virtualization`]).
+//!
+//! Manuals of AMD are AMD64 Architecture Programmer's Manual volume 2 ("APM") and I/O Virtualization Technology
+//! specification 48882 ("IOMMU specification"). Those of Intel are Software Developer's Manual ("SDM"), 82093AA
+//! (IOAPIC) and VT-d specification D51397.
 
 mod amd;
 pub mod bochs;
@@ -7,6 +11,7 @@ pub mod hmp;
 mod lines;
 mod locate;
 mod maps;
+pub mod registers;
 mod svm;
 pub mod vmcs;
 mod vmx;
@@ -17,7 +22,7 @@ pub use vmx::Vmx;
 
 use crate::arch::{Architecture, Area, Block, Places, Wrong};
 use crate::check::Context;
-use crate::claim::{Claim, Kind, Range, Sandbox};
+use crate::claim::{Claim, Range, Sandbox};
 use crate::dma::Unit;
 use crate::memory::Words;
 use crate::paging::Format;
@@ -45,6 +50,22 @@ const PLACES: Places = Places {
     function: 4096,
     configuration: Range { start: 0xC000_0000, len: 256 << 20 },
 };
+
+/// Kinds of IOMMUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// AMD-Vi.
+    #[default]
+    AmdVi,
+    /// Intel VT-d.
+    VtD,
+}
+
+impl Default for &dyn Architecture {
+    fn default() -> Self {
+        &Svm
+    }
+}
 
 /// The part in which SVM and VT-x differ.
 trait Virtualization: Debug + Sync {
@@ -141,13 +162,13 @@ fn runs(
     const PAGING: u64 = 1 << 31;
     /// CR4.LA57.
     const LA57: u64 = 1 << 12;
-    let fetched = if core.cr0 & PAGING == 0 {
-        Some(core.cs_base.wrapping_add(core.rip) & 0xFFFF_FFFF)
-    } else if core.cr4 & LA57 != 0 || core.efer & 1 << 10 == 0 {
+    let fetched = if core.own.cr0 & PAGING == 0 {
+        Some(core.own.cs_base.wrapping_add(core.pc) & 0xFFFF_FFFF)
+    } else if core.own.cr4 & LA57 != 0 || core.own.efer & 1 << 10 == 0 {
         // Five levels, or a 32-bit guest's tables: nothing is concluded from them.
         return true;
     } else {
-        walk(words, core.cr3, core.rip, through)
+        walk(words, core.root, core.pc, through)
     };
     fetched.is_some_and(executes)
 }

@@ -69,7 +69,7 @@ impl Virtualization for Svm {
 
     // Nested paging with its sandbox's tables, everything intercepted that must be.
     fn judge(words: &Words, area: &Area, first: &Block) -> Wrong {
-        let at = |field: u64| words.word(area.vmcb + field).unwrap_or(0);
+        let at = |field: u64| words.word(area.block + field).unwrap_or(0);
         let half = |field: u64| at(field & !7) >> (field % 8 * 8) & 0xFFFF_FFFF;
         let mut wrong = Vec::new();
         for (field, bits, rule) in NEEDED {

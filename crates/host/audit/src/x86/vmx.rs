@@ -103,19 +103,19 @@ impl Virtualization for Vmx {
     fn areas(_: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
         let cores = registers.cores.iter();
         let all = cores.filter_map(|core| {
-            let at = core.vmcs?;
+            let at = core.own.vmcs?;
             words.word(at)?;
             let vmcs = Vmcs::new(words, at);
-            let (cr3, rip) = (vmcs.field(HOST_CR3), vmcs.field(HOST_RIP));
+            let (root, pc) = (vmcs.field(HOST_CR3), vmcs.field(HOST_RIP));
             Some(Area {
                 page: None,
                 core: Some(core.number),
-                cr3,
-                rip,
-                rsp: vmcs.field(HOST_RSP),
-                tables: Some([vmcs.field(HOST_GDTR), vmcs.field(HOST_IDTR)]),
-                vmcb: at,
-                certain: reads_reason(words, cr3, rip),
+                root,
+                pc,
+                sp: vmcs.field(HOST_RSP),
+                tables: vec![("GDTR", vmcs.field(HOST_GDTR)), ("IDTR", vmcs.field(HOST_IDTR))],
+                block: at,
+                certain: reads_reason(words, root, pc),
             })
         });
         all.collect()
@@ -136,7 +136,7 @@ impl Virtualization for Vmx {
 
     // EPT with its sandbox's tables, exits for everything that must, and nothing else.
     fn judge(words: &Words, area: &Area, first: &Block) -> Wrong {
-        let vmcs = Vmcs::new(words, area.vmcb);
+        let vmcs = Vmcs::new(words, area.block);
         let mut wrong = Vec::new();
         for (field, name, needed, also) in CONTROLS {
             let is = vmcs.field(field);

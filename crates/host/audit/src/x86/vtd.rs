@@ -2,13 +2,14 @@
 //! Bits are those of the VT-d specification (D51397), revision 4.1: 9.1 root entry, 9.3 context entry, 9.8 second-stage
 //! entries, 9.10 interrupt entry, 11.4 registers.
 
+use super::registers::Vtd;
 use super::{FIRST_VECTOR, PAGE, lines};
 use crate::check::Context;
 use crate::claim::{Claim, Place};
 use crate::dma::{self, Arrival, Leaf, Pages, Wrong, name};
 use crate::given::Given;
 use crate::memory::Words;
-use crate::registers::{Registers, Vtd};
+use crate::registers::Registers;
 use std::collections::BTreeMap;
 
 const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
@@ -127,7 +128,7 @@ pub struct Unit {
 impl Unit {
     /// Reads it, if its registers are known.
     pub fn read(registers: &Registers, words: &Words) -> Option<Self> {
-        let registers = registers.vtd.clone()?;
+        let registers = registers.own.vtd.clone()?;
         let mut unit = Self {
             registers,
             entries: Vec::new(),
@@ -392,7 +393,7 @@ impl Context<'_> {
     /// Each entry takes one requester's messages, to a core of the requester's owner. An IOAPIC belongs to all
     /// sandboxes with lines: their entries are looked at line by line.
     fn interrupts(&self, unit: &Unit, wrong: &mut Wrong) {
-        let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
+        let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.lines);
         for entry in &unit.interrupts {
             let source = entry.source();
             let mut is = |rule: &'static str, what: String, right: &str| {
@@ -434,7 +435,7 @@ impl Context<'_> {
     fn indexed(&self, unit: &Unit, line: u64) -> Arrival {
         const FORMAT: u64 = 1 << 48;
         const LEVEL: u64 = 1 << 15;
-        let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
+        let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.lines);
         if unit.registers.status & IRES == 0 || line & FORMAT == 0 {
             return Ok(None);
         }

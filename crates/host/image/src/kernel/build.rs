@@ -1,24 +1,17 @@
 //! Memory, the kernel's own objects, and methods called on the host.
 
-use super::{Ground, devices, offset};
+use super::target::{KernelMemory, Kernels, State};
+use super::{Ground, offset};
 use crate::elf::Program;
 use crate::guest::{Piece, Trace};
-use bulkhead_arch_x86::LongMode;
 use bulkhead_kernel::abi::{Kind, Label, Rights, Status, label};
-use bulkhead_kernel::host::{Host, memory};
+use bulkhead_kernel::host::memory;
 use bulkhead_kernel::{
     Answer, Cap, Core, Kernel, Machine as _, PageTable, Ref, Root, SLOT_BITS, Slot, plant,
-};
-use bulkhead_kernel_x86::{
-    Baked, DEVICE_PAGES, DEVICES, EDGE_VECTORS, END_OF_INTERRUPT, FIRST_LEVEL, FIRST_VECTOR, TIMER,
-    X86,
 };
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel as plan;
 use bulkhead_sched::{Scheduler, Time};
-use zerocopy::{FromZeros, IntoBytes};
-
-type Machine = Host<X86, LongMode>;
 
 /// First byte that objects are made of.
 const OBJECTS: u32 = 4 << 20;
@@ -26,10 +19,10 @@ const OBJECTS: u32 = 4 << 20;
 const NODE_BITS: u8 = bulkhead_plan::kernel::PLACE_BITS;
 
 /// A system in the making.
-pub struct Build {
+pub struct Build<K: Kernels> {
     /// Where it is built for.
     pub ground: Ground,
-    machine: Machine,
+    machine: KernelMemory<K>,
     core: Box<Core>,
     root: Root,
     /// Next empty slot of the first node.
@@ -37,12 +30,12 @@ pub struct Build {
     /// Slots with memory to make objects of.
     memory: Vec<u32>,
     clock: u32,
-    window: u64,
+    window: Option<(u64, usize)>,
     /// The table with the kernel's own pages of devices, and the addresses of those.
     device_table: u32,
     device_pages: Vec<u64>,
-    /// Vectors in use, and their objects.
-    interrupts: Vec<(u8, u32)>,
+    /// Interrupts in use, and their objects.
+    interrupts: Vec<(u32, u32)>,
     /// Writes to devices at the start.
     script: Vec<(u64, u32)>,
     trace: Option<Trace>,
@@ -51,7 +44,7 @@ pub struct Build {
 /// Where a capability lies in the first node.
 pub type Place = u32;
 
-impl Build {
+impl<K: Kernels> Build<K> {
     /// Memory with the kernel's own things in it.
     pub fn new(
         ground: Ground,
@@ -65,7 +58,7 @@ impl Build {
             .zip(end.map(|end| end as u32))
             .ok_or("a kernel needs at least 5 MiB beside its trace and what devices reach, and takes at most 2 GiB")?;
         let (first, flat) = image.flat();
-        let start = offset(first).ok_or("its kernel is not linked for the window")?;
+        let start = offset::<K>(first).ok_or("its kernel is not linked for the window")?;
         let mut next = (start + flat.len() as u32).next_multiple_of(PAGE as u32);
         let mut take = |len: u32, align: u32| {
             let at = next.next_multiple_of(align);
@@ -77,15 +70,17 @@ impl Build {
         let spaces = take(pages.div_ceil(64) * 8, PAGE as u32);
         let node = take(1 << (NODE_BITS + SLOT_BITS), 1 << (NODE_BITS + SLOT_BITS));
         let mut tables = Vec::new();
-        for _ in 0..TABLES {
+        for _ in 0..K::TABLES {
             tables.push(take(PAGE as u32, PAGE as u32));
         }
         if next > OBJECTS {
             return Err(format!("its kernel reaches {next:#x}, beyond {OBJECTS:#x}"));
         }
-        let mut machine = Machine::new(len, ground.base);
-        let window = super::space::window(&mut machine, &tables, image, len);
-        machine = machine.with_kernel_entry(window, bulkhead_kernel_x86::WINDOW_INDEX);
+        let mut machine = KernelMemory::<K>::new(len, ground.base);
+        let window = K::window(&mut machine, &tables, image, len)?;
+        if let Some((entry, index)) = window {
+            machine = machine.with_kernel_entry(entry, index);
+        }
         let root = Root { first: Ref::new(node), slots: 1 << NODE_BITS };
         let own_space = ground.base + u64::from(tables[0]);
         let mut build = Self {
@@ -97,7 +92,7 @@ impl Build {
             memory: Vec::new(),
             clock,
             window,
-            device_table: tables[TABLES - 1],
+            device_table: tables[K::TABLES - 1],
             device_pages: Vec::new(),
             interrupts: Vec::new(),
             script: Vec::new(),
@@ -144,7 +139,7 @@ impl Build {
     }
 
     /// The machine.
-    pub fn machine(&mut self) -> &mut Machine {
+    pub fn machine(&mut self) -> &mut KernelMemory<K> {
         &mut self.machine
     }
 
@@ -178,7 +173,7 @@ impl Build {
         Ok(place)
     }
 
-    fn kernel(&mut self) -> Kernel<'_, Machine> {
+    fn kernel(&mut self) -> Kernel<'_, KernelMemory<K>> {
         Kernel { machine: &mut self.machine, core: &mut self.core }
     }
 
@@ -251,28 +246,25 @@ impl Build {
         self.call(node, label::COPY, words).map(drop)
     }
 
-    /// The next vector of a message or an edge.
-    pub fn vector(&self) -> Result<u8, String> {
-        // Doorbells have theirs from the other end on.
-        let free = |vector: &u8| self.interrupts.iter().all(|(used, _)| used != vector);
-        let none = format!("programs of a kernel take at most {EDGE_VECTORS} interrupts");
-        (FIRST_VECTOR..TIMER).find(free).ok_or(none)
+    /// Lists the interrupts in use.
+    pub fn taken(&self) -> Vec<u32> {
+        self.interrupts.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Makes the object of a vector: of a level-triggered line, if it is `held`.
+    /// Makes the object of an interrupt: of a level-triggered line, if it is `held`.
     pub fn interrupt(
         &mut self,
-        vector: u8,
+        number: u32,
         scripts: [u32; 2],
         held: bool,
     ) -> Result<Place, String> {
-        if self.interrupts.iter().any(|(used, _)| *used == vector) {
-            return Err(format!("devices and doorbells both take interrupt vector {vector:#x}"));
+        if self.interrupts.iter().any(|(used, _)| *used == number) {
+            return Err(format!("devices and doorbells both take interrupt {number:#x}"));
         }
         let memory = self.make(Kind::Untyped, 6, 1)?;
         let at = self.cap(memory).object;
-        let cap = self.kernel().make_interrupt(at, vector.into(), scripts, held);
-        self.interrupts.push((vector, at));
+        let cap = self.kernel().make_interrupt(at, number, scripts, held);
+        self.interrupts.push((number, at));
         self.put(cap)
     }
 
@@ -307,19 +299,20 @@ impl Build {
 
     /// Where the kernel sees a device's register.
     fn device_address(&mut self, physical: u64) -> Result<u64, String> {
+        let (first, most) = K::DEVICES;
         let page = physical / PAGE * PAGE;
         let known = self.device_pages.iter().position(|known| *known == page);
         let n = known.unwrap_or(self.device_pages.len());
         if known.is_none() {
-            if n == DEVICE_PAGES {
-                return Err(format!("more than {DEVICE_PAGES} pages of devices' registers"));
+            if n == most {
+                return Err(format!("more than {most} pages of devices' registers"));
             }
             self.device_pages.push(page);
-            let entry = super::space::device_page(page);
+            let entry = K::device_page(page);
             let table = Ref::<PageTable>::new(self.device_table);
             self.machine.get_mut(table).0[n] = entry;
         }
-        Ok(DEVICES + n as u64 * PAGE + physical % PAGE)
+        Ok(first + n as u64 * PAGE + physical % PAGE)
     }
 
     /// Puts a script into memory; its offset.
@@ -330,52 +323,49 @@ impl Build {
         self.put_script(&seen)
     }
 
-    /// The script that ends what the local APIC has in service.
+    /// The script that ends the service of an interrupt.
     pub fn end_of_interrupt(&mut self) -> Result<u32, String> {
-        self.put_script(&[(END_OF_INTERRUPT, 0)])
+        self.put_script(&[K::END_OF_INTERRUPT])
     }
 
     fn put_script(&mut self, writes: &[(u64, u32)]) -> Result<u32, String> {
-        let steps = devices::steps(writes);
-        let bytes = steps.as_bytes();
+        let bytes = K::script(writes);
         let bits = bytes.len().next_power_of_two().trailing_zeros() as u8;
         let memory = self.make(Kind::Untyped, bits, 1)?;
         let at = self.cap(memory).object as usize;
-        self.machine.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        self.machine.bytes_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
         Ok(at as u32)
     }
 
     /// The memory's contents: what is not zero.
     pub fn finish(mut self, image: &Program) -> Result<Vec<Piece>, String> {
-        let baked = offset(image.symbol("BAKED").map_err(|e| e.to_string())?);
+        let baked = offset::<K>(image.symbol("BAKED").map_err(|e| e.to_string())?);
         let baked = baked.ok_or("its kernel's BAKED is not in the window")?;
         let (first, flat) = image.flat();
-        let start = offset(first).unwrap_or(0) as usize;
+        let start = offset::<K>(first).unwrap_or(0) as usize;
         self.core.timer = Time::MAX;
         let script = std::mem::take(&mut self.script);
         let script = if script.is_empty() { 0 } else { self.put_script(&script)? };
-        let mut state = Baked::new_zeroed();
-        state.core = (*self.core).clone();
-        (state.base, state.clock, state.window) =
-            (self.machine.physical(0), self.clock, self.window);
-        state.script = script.into();
-        state.alone = self.ground.alone.into();
-        if let Some(trace) = &self.trace {
-            (state.trace, state.trace_records) = (trace.at, trace.records as u32);
-        }
-        for (vector, at) in &self.interrupts {
-            state.interrupts[usize::from(vector - FIRST_LEVEL)] = *at;
-        }
+        let state = K::state(State {
+            core: *self.core,
+            base: self.machine.physical(0),
+            clock: self.clock,
+            window: self.window,
+            script,
+            interrupts: self.interrupts,
+            alone: self.ground.alone,
+            trace: self.trace.as_ref().map_or((0, 0), |trace| (trace.at, trace.records as u32)),
+        })?;
         let bytes = self.machine.bytes_mut();
         bytes[start..start + flat.len()].copy_from_slice(&flat);
-        let state = state.as_bytes();
-        bytes[baked as usize..baked as usize + state.len()].copy_from_slice(state);
-        Ok(pieces(self.machine.bytes()))
+        let baked = baked as usize..baked as usize + state.len();
+        if baked.start < start || baked.end > start + flat.len() {
+            return Err(format!("its kernel's BAKED has no room for {:#x} bytes", state.len()));
+        }
+        bytes[baked].copy_from_slice(&state);
+        Ok(pieces(self.machine.bytes(), self.ground.start))
     }
 }
-
-/// Tables of the kernel's own root.
-const TABLES: usize = super::space::TABLES;
 
 fn core(own_space: u64, spaces: u32, pages: u32) -> Core {
     Core {
@@ -395,14 +385,14 @@ fn core(own_space: u64, spaces: u32, pages: u32) -> Core {
     }
 }
 
-/// Runs of pages that are not all zero.
-fn pieces(bytes: &[u8]) -> Vec<Piece> {
+/// Runs of pages that are not all zero, in memory that begins at an address.
+fn pieces(bytes: &[u8], start: u64) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (n, page) in bytes.chunks(PAGE as usize).enumerate() {
         if page.iter().all(|byte| *byte == 0) {
             continue;
         }
-        let gpa = n as u64 * PAGE;
+        let gpa = start + n as u64 * PAGE;
         match pieces.last_mut() {
             Some(last) if last.gpa + last.bytes.len() as u64 == gpa => last.bytes.extend(page),
             _ => pieces.push(Piece { gpa, bytes: page.to_vec() }),

@@ -1,47 +1,35 @@
 //! Where a kernel finds what is not its memory: in a sandbox at addresses that all sandboxes have, without a
 //! monitor at the machine's own.
 
-use bulkhead_layout::map::ECAM_GPA;
-use bulkhead_plan::{Bdf, Channel, Machine, Sandbox};
-
-/// Where the IOAPIC is in every sandbox.
-const IOAPIC_GPA: u64 = 0xFEC0_0000;
+use bulkhead_plan::{Bdf, Channel, Plan};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground {
     /// There is no monitor.
     pub alone: bool,
-    /// Physical address of the kernel's memory.
+    /// Guest-physical address of the kernel's memory.
+    pub start: u64,
+    /// Address of the kernel's memory, as its page tables have it.
     pub base: u64,
-    /// PCI's configuration space in memory.
-    pub ecam: u64,
-    /// The IOAPIC's registers.
-    pub ioapic: u64,
-    /// Vector of the level-triggered line that its programs may have.
-    pub level: Option<u8>,
+    /// Configuration space of functions in memory.
+    pub configuration: u64,
 }
 
 impl Ground {
-    /// A sandbox's.
-    pub const fn sandbox(level: Option<u8>) -> Self {
-        Self { alone: false, base: 0, ecam: ECAM_GPA, ioapic: IOAPIC_GPA, level }
-    }
-
-    /// A core's without a monitor.
-    pub fn alone(machine: &Machine, sandbox: &Sandbox, level: Option<u8>) -> Self {
-        Self {
-            alone: true,
-            base: sandbox.ram.first().map_or(0, |ram| ram.hpa),
-            ecam: machine.pci.as_ref().map_or(ECAM_GPA, |root| root.ecam),
-            ioapic: machine.ioapic().map_or(IOAPIC_GPA, |ioapic| ioapic.base),
-            level,
-        }
+    /// Finds it for a sandbox of a plan.
+    pub fn new(plan: &Plan, index: usize) -> Self {
+        let (machine, alone) = (&plan.machine, plan.multikernel);
+        let (start, hpa) = plan.sandboxes[index].ram.first().map_or((0, 0), |r| (r.gpa, r.hpa));
+        let shown = machine.arch.facts().guest.configuration;
+        let own = machine.pci.as_ref().map(|root| root.ecam).filter(|_| alone);
+        let base = if alone { hpa } else { start };
+        Self { alone, start, base, configuration: own.unwrap_or(shown) }
     }
 
     /// A function's configuration space.
-    pub fn config(self, function: Bdf) -> u64 {
-        self.ecam + (u64::from(function.0) << 12)
+    pub fn config(self, plan: &Plan, function: Bdf) -> u64 {
+        plan.machine.arch.facts().configuration(self.configuration, function).start
     }
 
     /// A channel's memory.

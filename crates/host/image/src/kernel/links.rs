@@ -3,24 +3,22 @@
 
 use super::build::{Build, Place};
 use super::program::Made;
+use super::target::Kernels;
 use bulkhead_arch::{Memory, PageFormat, Rights as PageRights};
-use bulkhead_arch_x86::LongMode;
 use bulkhead_kernel::abi::name::{Link, Sandbox};
 use bulkhead_kernel::abi::{Code, Grant, Kind, Rights, at, label};
 use bulkhead_kernel::{Machine, PageTable, Ref};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::link::MAX_LINKS;
-use bulkhead_layout::map::LINK_STRIDE;
-use bulkhead_plan::Plan;
 use bulkhead_plan::kernel::{Kernel, Program};
+use bulkhead_plan::{Link as Reserved, Plan};
 
-const _: () = assert!(at::LINK == LINK_STRIDE);
 const _: () = assert!(at::LINKS_END - at::LINKS == MAX_LINKS as u64 * at::LINK);
 
 /// Bytes of a link's object, as a power of two.
 const LINK_BITS: u8 = 6;
 
-impl Build {
+impl<K: Kernels> Build<K> {
     /// Memory in which the objects of all links of a kernel lie side by side; the first one's offset.
     pub fn room_for_links(&mut self, kernel: &Kernel) -> Result<u32, String> {
         let count = kernel.programs.iter().map(|program| program.links.len()).sum::<usize>();
@@ -48,7 +46,7 @@ impl Build {
             let mine = link.owner == index;
             let others = if mine { &link.to[..] } else { &[] };
             let to = others.iter().fold(0u32, |set, to| set | 1 << to);
-            let table = self.link_table(made.space, number, (link.gpa, link.len), mine)?;
+            let table = self.link_table(made.space, number, link, mine)?;
             let place = self.link(*next, [number as u32, to], table, made.space)?;
             *next += 1 << LINK_BITS;
             let right = made.take(self, place, Rights::READ.and(Rights::WRITE), 0)?;
@@ -70,16 +68,21 @@ impl Build {
         Ok(())
     }
 
-    /// The table that maps a link, guest-physical address and length, filled; those above it are put in place. Its
-    /// offset.
+    /// The table that maps a link, filled; those above it are put in place. Its offset.
     fn link_table(
         &mut self,
         space: Place,
         number: usize,
-        (gpa, len): (u64, u64),
+        &Reserved { gpa, len, sent, .. }: &Reserved,
         mine: bool,
     ) -> Result<u32, String> {
         let address = at::LINKS + number as u64 * at::LINK;
+        if len > at::LINK {
+            return Err(format!(
+                "link {number} is longer than {:#x} bytes, as one table maps",
+                at::LINK
+            ));
+        }
         let table = loop {
             let table = self.make(Kind::Table, 0, 1)?;
             match self.try_call(table, label::MAP_TABLE, [u64::from(space), address, 0, 0]) {
@@ -91,9 +94,9 @@ impl Build {
         };
         let table = self.cap(table).object;
         for n in 0..len / PAGE {
-            let owners = (n + 1) * PAGE < len;
+            let owners = n * PAGE < sent;
             let rights = if owners == mine { PageRights::RW } else { PageRights::R };
-            let entry = LongMode::page(gpa + n * PAGE, rights, Memory::Normal, 0);
+            let entry = K::Pages::page(gpa + n * PAGE, rights, Memory::Normal, 0);
             self.machine().get_mut(Ref::<PageTable>::new(table)).0[n as usize] = entry;
         }
         Ok(table)

@@ -4,8 +4,7 @@
 //!
 //! | offset | what |
 //! |---|---|
-//! | 0x1000 | descriptor and page tables for the first instructions; without a monitor they lie elsewhere |
-//! | 0xA000 | without a monitor: information page, report |
+//! | below 2 MiB | tables for the first instructions; without a monitor the information page and the report |
 //! | 2 MiB | the kernel |
 //! | behind it | its own root table, the clock's page, the first node, the bitmap of spaces |
 //! | 4 MiB | memory for objects |
@@ -18,25 +17,24 @@ mod links;
 mod objects;
 mod program;
 mod space;
-mod start;
+mod target;
 
 use crate::Error;
 use crate::elf::Program;
-use crate::guest::{Entry, Guest, Piece};
-use bulkhead_arch::Rights;
-use bulkhead_kernel_x86::{Baked, WINDOW};
-use bulkhead_layout::map::INFO_GPA;
+use crate::guest::{Entry, Guest};
+use bulkhead_arch::{PageFormat, Rights};
+use bulkhead_layout::PAGE;
 use bulkhead_plan::{Kernel, Plan};
-use core::mem::offset_of;
 pub use ground::Ground;
 use std::path::Path;
+pub use target::{Asked, Hold, KernelMemory, Kernels, Placed, Route, State};
 
 /// The symbol of a kernel that traces.
 const TRACES: &str = "TRACES";
 
-/// The kernel's sandbox, on its ground.
-pub fn load(ground: Ground, plan: &Plan, index: usize, kernel: &Kernel) -> Result<Guest, Error> {
-    let sandbox = &plan.sandboxes[index];
+/// The kernel's sandbox.
+pub fn load<K: Kernels>(plan: &Plan, index: usize, kernel: &Kernel) -> Result<Guest, Error> {
+    let (sandbox, ground) = (&plan.sandboxes[index], Ground::new(plan, index));
     let read = |path: &Path| -> Result<Program, Error> {
         let bytes = std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e))?;
         Program::parse(&path.display().to_string(), &bytes)
@@ -50,18 +48,21 @@ pub fn load(ground: Ground, plan: &Plan, index: usize, kernel: &Kernel) -> Resul
     if kernel.trace > 0 && !traces {
         return Err(wrong("its kernel was not built to trace: `kernel` names another one".into()));
     }
-    let mut build = build::Build::new(ground, memory, &image, kernel).map_err(wrong)?;
+    if K::Pages::PAGE != PAGE {
+        return Err(wrong(format!("programs' tables have no pages of {PAGE} bytes")));
+    }
+    let mut build = build::Build::<K>::new(ground, memory, &image, kernel).map_err(wrong)?;
     build.everything(plan, index, kernel, &programs).map_err(wrong)?;
     let mut pieces = match ground.alone {
         true => Vec::new(),
-        false => start::pieces(),
+        false => K::start(),
     };
     let trace = build.trace().map(|trace| trace.clone());
     pieces.extend(build.finish(&image).map_err(wrong)?);
     Ok(Guest {
         pieces,
-        entry: Entry { pc: image.entry, sp: 0, tables: start::TABLES },
-        argument: INFO_GPA,
+        entry: Entry { pc: image.entry, sp: 0, tables: K::start_tables() },
+        argument: plan.machine.arch.facts().guest.info,
         segments: Vec::new(),
         default_rights: Rights::RWX,
         args: String::new(),
@@ -69,25 +70,7 @@ pub fn load(ground: Ground, plan: &Plan, index: usize, kernel: &Kernel) -> Resul
     })
 }
 
-/// Tells the kernel of a guest to print to a serial port instead of its monitor's console, of which there is none.
-///
-/// # Errors
-/// [`Error::Program`]: the guest was not made from this kernel.
-pub fn set_console(guest: &mut Guest, kernel: &Kernel, port: u16) -> Result<(), Error> {
-    let bytes = std::fs::read(&kernel.file).map_err(|e| Error::File(kernel.file.clone(), e))?;
-    let image = Program::parse(&kernel.file.display().to_string(), &bytes)?;
-    let wrong = || Error::Program("its kernel's BAKED is not in the guest".into());
-    let baked = u64::from(offset(image.symbol("BAKED")?).ok_or_else(wrong)?);
-    let at = baked + offset_of!(Baked, console) as u64;
-    let holds =
-        |piece: &&mut Piece| (piece.gpa..piece.gpa + piece.bytes.len() as u64).contains(&at);
-    let piece = guest.pieces.iter_mut().find(holds).ok_or_else(wrong)?;
-    let at = (at - piece.gpa) as usize;
-    piece.bytes[at..at + 8].copy_from_slice(&u64::from(port).to_le_bytes());
-    Ok(())
-}
-
 /// The offset of an address in the kernel's window.
-fn offset(address: u64) -> Option<u32> {
-    u32::try_from(address.checked_sub(WINDOW)?).ok()
+pub fn offset<K: Kernels>(address: u64) -> Option<u32> {
+    u32::try_from(address.checked_sub(K::WINDOW)?).ok()
 }

@@ -4,6 +4,7 @@ use super::build::{Build, Place};
 use super::devices::Devices;
 use super::program::{self, Made, entry};
 use super::space::at;
+use super::target::Kernels;
 use crate::elf::Program as Elf;
 use bulkhead_kernel::MAX_PERIOD;
 use bulkhead_kernel::abi::name::{Memory, Messages};
@@ -46,7 +47,7 @@ struct Shared {
     memory: Vec<Place>,
 }
 
-impl Build {
+impl<K: Kernels> Build<K> {
     /// All of a kernel's system.
     pub fn everything(
         &mut self,
@@ -74,7 +75,7 @@ impl Build {
         for (n, mut made) in programs.into_iter().enumerate() {
             self.rights(&plan.channels, kernel, n, &mut made, &shared, &nodes)
                 .map_err(|e| format!("program {}: {e}", kernel.programs[n].name))?;
-            let devices = Devices { sandbox, kernel, notifications: &shared.notifications };
+            let devices = Devices { plan, index, kernel, notifications: &shared.notifications };
             for used in &kernel.programs[n].devices {
                 devices.give(self, &mut made, used)?;
             }
@@ -183,8 +184,7 @@ impl Build {
         let (stack, pointer) = made.stack(self, wanted.stack, elf)?;
         self.call(place, label::SET_POINTER, [pointer, 0, 0, 0])?;
         let ip = entry(kernel, n, elf)?;
-        // As if a return address lay there (System V ABI for x86-64, section 3.2.2).
-        let words = [ip, stack - 8, at::PAGE, number];
+        let words = [ip, stack - K::ABOVE_STACK, at::PAGE, number];
         self.call(place, label::WRITE_REGISTERS, words)?;
         Ok(())
     }
@@ -280,12 +280,14 @@ impl Build {
             let len = kernel.shared[map.shared].len;
             let frames = shared.memory[map.shared];
             self.map_again(made.space, frames, (len / PAGE) as u32, address, rights(map.write))?;
-            // A driver tells its device where that finds it: below 4 GiB, also without a monitor.
+            // A driver tells its device where that finds it.
             let mut uses = kernel.programs[n].devices.iter();
             let reached = uses.any(|used| used.dma.contains(&Reached::Shared(map.shared)));
             let start = u64::from(self.cap(frames).object) * PAGE;
             let device = if reached { self.ground.base + start } else { 0 };
-            let device = device as u32;
+            let device = u32::try_from(device).map_err(|_| {
+                format!("memory {} lies above 4 GiB", kernel.shared[map.shared].name)
+            })?;
             let memory = Memory { write: map.write, device, start: address, len };
             made.tell(&kernel.shared[map.shared].name, Grant::Memory(memory))?;
             address += len;
@@ -347,16 +349,16 @@ impl Build {
         Ok(())
     }
 
-    /// Gives a program the right to the port by which it rings the other end of a channel.
+    /// Gives a program the right to ring the other end of a channel.
     fn right_to_ring(&mut self, made: &mut Made, bell: Bell) -> Result<u32, String> {
-        let place = self.put(bulkhead_kernel_x86::ports(bell.ring, bell.ring))?;
+        let place = self.put(K::bell(bell.ring))?;
         made.take(self, place, Rights::NONE, 0)
     }
 
     /// Makes the interrupt of an end of a channel, which signals. It needs no acknowledgement: it comes again when the
     /// end has asked for it.
     fn woken(&mut self, bell: Bell, signal: Signal, notifications: &[Place]) -> Result<(), String> {
-        let place = self.interrupt(bell.vector as u8, [0, 0], false)?;
+        let place = self.interrupt(bell.vector, [0, 0], false)?;
         self.signal_from(place, notifications[signal.notification], signal.bits)
     }
 

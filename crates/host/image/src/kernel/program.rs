@@ -3,6 +3,7 @@
 use super::build::{Build, Place};
 use super::objects::{millionths, number};
 use super::space::at;
+use super::target::{Kernels, Placed};
 use crate::elf::Program as Elf;
 use bulkhead_kernel::Cap;
 use bulkhead_kernel::abi::name::{self, Capability};
@@ -36,8 +37,8 @@ const BUFFERS: u64 = PAGE / 512;
 
 impl Made {
     /// Its spaces, with its file's segments, heap and page.
-    pub fn new(
-        build: &mut Build,
+    pub fn new<K: Kernels>(
+        build: &mut Build<K>,
         program: &Program,
         elf: &Elf,
         threads: usize,
@@ -107,34 +108,37 @@ impl Made {
         }
     }
 
-    /// A stack of so many bytes: one past its end; and the thread pointer. The thread's own data lies between: the copy
-    /// of its file's thread-local data ends at the pointer. The pointer's own value lies there (System V ABI for
-    /// x86-64, section 3.4.6).
-    pub fn stack(
+    /// A stack of so many bytes: one past its end; and the thread pointer. The thread's own data lies behind the stack
+    /// ([`Kernels::local`]).
+    pub fn stack<K: Kernels>(
         &mut self,
-        build: &mut Build,
+        build: &mut Build<K>,
         bytes: u64,
         elf: &Elf,
     ) -> Result<(u64, u64), String> {
         let Some(local) = &elf.local else {
             return Ok((self.memory_for_stack(build, bytes)?.0, 0));
         };
-        // The pointer's value, and room for what libraries keep beside it.
-        const BESIDE: u64 = 64;
-        let align = local.align.max(BESIDE);
-        let own = (local.below() + 2 * align + BESIDE).next_multiple_of(PAGE);
+        let Placed { len, pointer, data, holds_itself } = K::local(local);
+        let own = len.next_multiple_of(PAGE);
         let (end, at) = self.memory_for_stack(build, bytes + own)?;
-        let pointer = (end - BESIDE) / align * align;
-        let first = pointer - local.below();
-        let place = |address: u64| at as usize + (bytes + own - (end - address)) as usize;
+        let place = |below: u64| at as usize + (bytes + own - below) as usize;
         let memory = build.machine().bytes_mut();
-        memory[place(pointer)..][..8].copy_from_slice(&pointer.to_le_bytes());
-        memory[place(first)..][..local.bytes.len()].copy_from_slice(&local.bytes);
+        memory[place(data)..][..local.bytes.len()].copy_from_slice(&local.bytes);
+        let below = pointer;
+        let pointer = end - below;
+        if holds_itself {
+            memory[place(below)..][..8].copy_from_slice(&pointer.to_le_bytes());
+        }
         // Its stack has all the bytes that it was promised.
         Ok((end - own, pointer))
     }
 
-    fn memory_for_stack(&mut self, build: &mut Build, bytes: u64) -> Result<(u64, u32), String> {
+    fn memory_for_stack<K: Kernels>(
+        &mut self,
+        build: &mut Build<K>,
+        bytes: u64,
+    ) -> Result<(u64, u32), String> {
         let start = self.next_stack + PAGE;
         let end = start + bytes;
         if end > at::PROGRAM {
@@ -156,9 +160,9 @@ impl Made {
     }
 
     /// Gives it a capability under a name.
-    pub fn give(
+    pub fn give<K: Kernels>(
         &mut self,
-        build: &mut Build,
+        build: &mut Build<K>,
         from: Place,
         name: &str,
         rights: Rights,
@@ -172,9 +176,9 @@ impl Made {
     }
 
     /// Takes a capability without a name.
-    pub fn take(
+    pub fn take<K: Kernels>(
         &mut self,
-        build: &mut Build,
+        build: &mut Build<K>,
         from: Place,
         rights: Rights,
         badge: u64,
@@ -217,7 +221,7 @@ impl Made {
     }
 
     /// Writes its page.
-    pub fn finish(mut self, build: &mut Build) {
+    pub fn finish<K: Kernels>(mut self, build: &mut Build<K>) {
         self.page.free = [self.next_slot, self.slots];
         let at = self.page_at as usize;
         build.machine().bytes_mut()[at..at + PAGE as usize].copy_from_slice(self.page.as_bytes());
@@ -247,7 +251,7 @@ fn put(to: &mut [u8; NAME], name: &str) {
     to[..len].copy_from_slice(&name.as_bytes()[..len]);
 }
 
-impl Build {
+impl<K: Kernels> Build<K> {
     /// A capability of the clock's page, to be mapped once.
     fn clock_frame(&mut self) -> Result<Place, String> {
         let mut cap = Cap::original(Kind::Frame, self.clock() >> 12, 12);

@@ -5,9 +5,9 @@ use super::{acpi, smbios};
 use crate::Error;
 use crate::elf::Program;
 use crate::guest::{Entry, Guest, Piece, Start, bare};
-use crate::kernel::Ground;
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::GDT;
+use bulkhead_kernel_x86::X86;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::{
     CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA, LINKS_END,
@@ -30,9 +30,11 @@ const RESET_VECTOR_GPA: u64 = 0xF_FFF0;
 const LOW_RAM_END: u64 = 0x9_F000;
 const HIGH_RAM: u64 = 0x10_0000;
 
-/// Loads a sandbox's guest from its files. A Linux sees its channels by its `ends`; `level` is the vector of a kernel's
-/// level-triggered line.
-pub fn load(plan: &Plan, index: usize, ends: &[End], level: Option<u8>) -> Result<Guest, Error> {
+/// Loads a sandbox's guest from its files. A Linux sees its channels by its `ends`.
+///
+/// # Errors
+/// Files that cannot be read or are not what they should be.
+pub fn load(plan: &Plan, index: usize, ends: &[End]) -> Result<Guest, Error> {
     let sandbox = &plan.sandboxes[index];
     let read = |path: &Path| std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e));
     match &sandbox.guest {
@@ -51,7 +53,7 @@ pub fn load(plan: &Plan, index: usize, ends: &[End], level: Option<u8>) -> Resul
             };
             bare(sandbox, start, &Program::parse(&name, &read(program)?)?, args, *enforce_segments)
         }
-        Wanted::Kernel(kernel) => crate::kernel::load(Ground::sandbox(level), plan, index, kernel),
+        Wanted::Kernel(kernel) => crate::kernel::load::<X86>(plan, index, kernel),
     }
 }
 

@@ -6,20 +6,24 @@ mod devices;
 mod guest;
 pub mod ioapic;
 mod iommu;
+mod kernel;
 mod loader;
 mod ports;
 mod smbios;
 mod vtd;
 
 pub use guest::{GDT_GPA, load};
+pub use kernel::set_console;
 pub use ports::absent as absent_ports;
 
+use crate::Error;
+use crate::build::{Baked, Programs, bake_for};
 use crate::config::Tail;
 use crate::elf::Program;
 use crate::guest::{Entry, Guest};
+use crate::kernel::Kernels;
 use crate::pages::Pages;
 use crate::target::{Confine, Target};
-use crate::{Error, multikernel};
 use bulkhead_arch::Stage2;
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::config::{Config, Leaf, Quiet};
@@ -27,11 +31,23 @@ use bulkhead_arch_x86::ept::Ept;
 use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode};
 use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcs};
 use bulkhead_ioapic::Lines;
+use bulkhead_kernel_x86::X86;
 use bulkhead_layout::map::VECTORS_VA;
 use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::x86::{Header, Iommu};
-use bulkhead_plan::{self as plan, Plan, RTC, Sandbox};
+use bulkhead_plan::{self as plan, Arch, Plan, RTC, Sandbox, System};
+
+/// Address at which kernels see their memory.
+pub const KERNEL_WINDOW: u64 = <X86 as Kernels>::WINDOW;
+
+/// Bakes a system for its machine.
+pub fn bake(arch: Arch, system: &System, programs: &Programs) -> Result<Baked, Error> {
+    match arch {
+        Arch::Vmx => bake_for::<Vmx>(system, programs),
+        _ => bake_for::<Svm>(system, programs),
+    }
+}
 
 /// The part of a target in which SVM and VT-x differ.
 pub trait Virtualization {
@@ -62,6 +78,7 @@ impl<V: Virtualization> Target for V {
     type Header = Header;
     type Config = Config;
     type Devices = devices::Pc;
+    type Kernels = X86;
     const MAPS_HOST: bool = V::MAPS_HOST;
 
     fn headers(entry: u64) -> Vec<u8> {
@@ -79,11 +96,7 @@ impl<V: Virtualization> Target for V {
     }
 
     fn guest(plan: &Plan, index: usize) -> Result<Guest, Error> {
-        if plan.multikernel {
-            return multikernel::load(plan, index);
-        }
-        let level = ioapic::level_vector(plan, index)?;
-        load(plan, index, &plan.ends(index), level)
+        load(plan, index, &plan.ends(index))
     }
 
     fn traps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2] {

@@ -2,7 +2,8 @@
 //! range overlaps another.
 
 use super::View;
-use crate::source::{Step, k, n};
+use super::x86::{line, units};
+use crate::source::{k, n};
 use bulkhead_plan::{Bar, BarKind, Bridge, Function, PciRoot, Span};
 
 const RULE: &str = "machine-pci";
@@ -197,17 +198,9 @@ fn bars(view: &mut View<'_, '_>, functions: &[Function], function: &Function, at
 
 /// Nothing lies on top of anything else.
 fn overlaps(view: &mut View<'_, '_>, root: &PciRoot, functions: &[Function], ram: &[Span]) {
-    let file = view.file;
     let mut memory: Vec<(String, Span)> = ram.iter().map(|ram| ("RAM".to_owned(), *ram)).collect();
     memory.push(("the configuration space".to_owned(), root.space(view.facts)));
-    // The local APICs' page, and the addresses to which message-signalled interrupts are written.
-    memory.push(("the local APIC".to_owned(), Span { start: 0xFEE0_0000, len: 1 << 20 }));
-    if let Some(ioapic) = &file.ioapic {
-        memory.push(("the IOAPIC".to_owned(), Span { start: ioapic.base, len: 0x1000 }));
-    }
-    if let Some(iommu) = &file.iommu {
-        memory.push(("the IOMMU".to_owned(), Span { start: iommu.base, len: 0x4000 }));
-    }
+    memory.extend(units(view));
     let mut ports: Vec<(String, Span)> = Vec::new();
     for function in functions {
         let at = index(view, function);
@@ -221,14 +214,5 @@ fn overlaps(view: &mut View<'_, '_>, root: &PciRoot, functions: &[Function], ram
             }
             taken.push((what, bar.span));
         }
-    }
-}
-
-/// A line is one of the IOAPIC's.
-fn line(view: &mut View<'_, '_>, path: &[Step<'_>], line: u32) {
-    if let Some(ioapic) = view.file.ioapic.as_ref().filter(|ioapic| line >= ioapic.lines) {
-        let message = format!("the IOAPIC has no line {line}");
-        let help = format!("it has 0 to {}", ioapic.lines.saturating_sub(1));
-        view.report(RULE, path, message, &help);
     }
 }

@@ -1,15 +1,12 @@
-//! PCI, IOMMU and IOAPIC of a machine description.
+//! PCI of a machine description.
 
 use super::View;
-use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, IommuKind, MsiEntry, PcieEntry};
+use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, MsiEntry, PcieEntry};
 use crate::source::{Step, k, n};
-use bulkhead_layout::PAGE;
-use bulkhead_plan::{
-    self as plan, Bar, Bdf, Bridge, Controller, Function, Ioapic, Iommu, Msi, Msix,
-};
-use bulkhead_plan::{PIT, PciRoot, Pm, Ports, ResetStep, Resettable, Span};
+use bulkhead_plan::{self as plan, Bar, Bdf, Bridge, Function, Msi, Msix};
+use bulkhead_plan::{PciRoot, Pm, Ports, ResetStep, Resettable, Span};
 
-const RULE: &str = "machine-pci";
+pub const RULE: &str = "machine-pci";
 
 /// A pair of first address and the one after the last.
 fn span([start, end]: [u64; 2]) -> Option<Span> {
@@ -279,7 +276,7 @@ fn capabilities(view: &mut View<'_, '_>, entry: &FunctionEntry, index: usize) {
     }
 }
 
-fn address(view: &mut View<'_, '_>, path: &[Step<'_>], text: &str) -> Option<Bdf> {
+pub fn address(view: &mut View<'_, '_>, path: &[Step<'_>], text: &str) -> Option<Bdf> {
     match text.parse() {
         Ok(bdf) => Some(bdf),
         Err(message) => {
@@ -340,95 +337,4 @@ fn kind(kind: BarKind) -> plan::BarKind {
         BarKind::Memory64 => memory(true, false),
         BarKind::Memory64Prefetchable => memory(true, true),
     }
-}
-
-/// The IOMMU.
-pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
-    let file = view.file;
-    let entry = file.iommu.as_ref()?;
-    let (align, help) = match entry.kind {
-        IommuKind::AmdVi => (4 * PAGE, "its registers start at a multiple of 16 KiB below 4 GiB"),
-        IommuKind::VtD => (PAGE, "its registers start at a multiple of 4 KiB below 4 GiB"),
-    };
-    if !entry.base.is_multiple_of(align) || entry.base >= 1 << 32 || entry.base == 0 {
-        let message = format!("there cannot be an IOMMU at {:#x}", entry.base);
-        view.report(RULE, &[k("iommu"), k("base")], message, help);
-    }
-    let path = [k("iommu"), k("ioapic_requester")];
-    let requester = entry.ioapic_requester.as_ref();
-    let ioapic = requester.and_then(|text| address(view, &path, text));
-    if entry.remaps_interrupts && file.ioapic.is_some() && requester.is_none() {
-        let message = "the IOAPIC's requester ID is not given".to_owned();
-        let help = "the IVRS or DMAR table has it, such as `\"00:14.0\"`";
-        view.report(RULE, &path, message, help);
-    }
-    let remaps_interrupts = entry.remaps_interrupts;
-    let kind = match entry.kind {
-        IommuKind::AmdVi => {
-            let said = amd_lines(view);
-            let remaps_lines = if remaps_interrupts { said } else { Some(false) };
-            plan::IommuKind::AmdVi { ioapic, remaps_lines }
-        }
-        IommuKind::VtD => {
-            vtd_lines(view);
-            plan::IommuKind::VtD { ioapic }
-        }
-    };
-    Some(Iommu { kind, base: entry.base, remaps_interrupts })
-}
-
-/// AMD-Vi: whether the IOAPIC's messages are seen is said, or found out at boot.
-fn amd_lines(view: &mut View<'_, '_>) -> Option<bool> {
-    let file = view.file;
-    let entry = file.iommu.as_ref()?;
-    // The boot code lets the 8254 fire a line, to see where its interrupt arrives.
-    let tried = file.device.iter().any(|device| device.class == PIT && device.irq.is_some());
-    let asked = entry.remaps_interrupts && file.ioapic.is_some() && entry.remaps_lines.is_none();
-    if asked && !tried {
-        let message = "nobody can find out whether the IOMMU sees the IOAPIC's messages".to_owned();
-        let help =
-            "describe the 8254 as a device of class `pit` with its `irq`, or say `remaps_lines`";
-        view.report(RULE, &[k("iommu"), k("remaps_interrupts")], message, help);
-    }
-    entry.remaps_lines
-}
-
-/// VT-d: a unit that remaps interrupts sees those of its IOAPIC. An interrupt entry names one requester ID.
-fn vtd_lines(view: &mut View<'_, '_>) {
-    let file = view.file;
-    let Some(entry) = &file.iommu else { return };
-    if entry.remaps_lines.is_some() {
-        let message = "a VT-d unit sees its IOAPIC's messages where it remaps interrupts";
-        view.report(
-            RULE,
-            &[k("iommu"), k("remaps_lines")],
-            message.to_owned(),
-            "leave the key out",
-        );
-    }
-    for (index, function) in file.function.iter().enumerate() {
-        if entry.remaps_interrupts && !function.requesters.is_empty() {
-            let address = &function.address;
-            let message = format!("{address} sends messages under several requester IDs");
-            let help = "VT-d validates one for each message: leave the function out";
-            view.report(RULE, &[k("function"), n(index), k("requesters")], message, help);
-        }
-    }
-}
-
-/// The interrupt controller: an IOAPIC.
-pub fn controller(view: &mut View<'_, '_>) -> Option<Controller> {
-    let file = view.file;
-    let entry = file.ioapic.as_ref()?;
-    if !entry.base.is_multiple_of(PAGE) || entry.base >= 1 << 32 {
-        let message = format!("there cannot be an IOAPIC at {:#x}", entry.base);
-        let help = "its registers start at a multiple of 4 KiB below 4 GiB";
-        view.report(RULE, &[k("ioapic"), k("base")], message, help);
-    }
-    // Each line takes two of the 256 indices, from 0x10 on.
-    if !(1..=120).contains(&entry.lines) {
-        let message = format!("an IOAPIC does not have {} lines", entry.lines);
-        view.report(RULE, &[k("ioapic"), k("lines")], message, "write 1 to 120");
-    }
-    Some(Controller::Ioapic(Ioapic { base: entry.base, lines: entry.lines }))
 }

@@ -3,7 +3,7 @@
 use super::memory::wrong_size;
 use super::{Context, GuestFile, Item, Kind, Opened};
 use crate::diagnostic::{Diagnostic, nearest};
-use crate::guest_file::{self, Kernel, Program};
+use crate::guest_file::{self, IMAGE, IMAGE_HELP, Kernel, Program};
 use crate::raw::{self, Access, Guest};
 use crate::shape::brief;
 use crate::size::{self, show};
@@ -19,7 +19,7 @@ const _: () = assert!(at::PROGRAM == 0x40_0000 && at::HEAP == 0x1_0000_0000);
 
 /// Segments start here at the earliest: page tables and descriptors of the bare
 /// virtual machine lie below. A program as such starts at 0x20_0000; between the
-/// two lies only the start-up code of its further cores, which a SIPI can reach.
+/// two lies only the start-up code of its further cores, which begin at low addresses.
 pub const PROGRAM_LOWEST: u64 = 0x8000;
 /// Addresses of a kernel's programs.
 const PROGRAM: Range<u64> = at::PROGRAM..at::HEAP;
@@ -48,7 +48,7 @@ fn named<'a>(cx: &'a Context<'_, '_>) -> Vec<Named<'a>> {
         };
         match &sandbox.guest {
             Guest::Linux { kernel, initrd, .. } => {
-                add("kernel", Kind::BzImage, kernel);
+                add("kernel", Kind::Linux, kernel);
                 initrd.iter().for_each(|initrd| add("initrd", Kind::Initrd, initrd));
             }
             Guest::Bare { program, .. } => add("program", Kind::Bare, program),
@@ -141,7 +141,7 @@ fn look(path: &Path, kind: Kind) -> Result<Looked, String> {
         file.by_ref().take(limit).read_to_end(&mut bytes).map_err(text).map(|_| bytes)
     };
     let found = match kind {
-        Kind::BzImage => guest_file::kernel(&read(READ_LIMIT)?).map(GuestFile::Kernel),
+        Kind::Linux => guest_file::kernel(&read(READ_LIMIT)?).map(GuestFile::Kernel),
         Kind::Bare | Kind::Kernel => {
             guest_file::program(&read(READ_LIMIT)?).map(GuestFile::Program)
         }
@@ -218,10 +218,9 @@ fn wrong_format(
     }
 }
 
-/// A kernel is a bzImage with a 64-bit entry, its initrd is not empty.
+/// A kernel has a 64-bit entry, its initrd is not empty.
 pub fn kernel_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let help = "give a distribution's /boot/vmlinuz-… or the kernel's arch/x86/boot/bzImage";
-    wrong_format(cx, &[Kind::BzImage], "kernel-format", "bzImage that can be booted", help, found);
+    wrong_format(cx, &[Kind::Linux], "kernel-format", IMAGE, IMAGE_HELP, found);
     let help = "give a cpio archive, or leave `initrd` out";
     wrong_format(cx, &[Kind::Initrd], "kernel-format", "initial RAM file system", help, found);
 }
@@ -258,7 +257,7 @@ fn kernel_of<'a>(
 ) -> Option<(&'a Kernel, u64)> {
     let of = |kind| opened(cx, sandbox, kind);
     let initrd = of(Kind::Initrd).and_then(|opened| opened.len.as_ref().ok()).copied().unwrap_or(0);
-    match &of(Kind::BzImage)?.file {
+    match &of(Kind::Linux)?.file {
         Some(Ok(GuestFile::Kernel(kernel))) => Some((kernel, initrd)),
         _ => None,
     }

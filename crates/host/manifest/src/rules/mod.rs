@@ -281,7 +281,7 @@ pub enum GuestFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A Linux kernel.
-    BzImage,
+    Linux,
     /// An initial RAM file system.
     Initrd,
     /// A program on the bare virtual machine.

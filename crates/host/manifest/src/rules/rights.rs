@@ -39,7 +39,7 @@ pub fn right_every(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Longest time between two requests, ns: a monitor counts it in TSC ticks, by 64 bits.
+/// Longest time between two requests, ns: a monitor counts it in ticks of its counter, by 64 bits.
 const LONGEST: u64 = 60_000_000_000;
 
 /// Nanoseconds between two uses of a right.

@@ -18,10 +18,17 @@ const PORTABLE: &[(&str, &[&str])] = &[
     ("crates/channel/virtio/src", &[]),
     ("crates/driver/disks/src", &[]),
     ("crates/driver/store/src", &[]),
+    // The audit's report lists registers under this name.
+    ("crates/host/audit/src", &["msrs"]),
     // A denial's address is `rip` in reports, and `explain` takes a `gsi`.
     ("crates/host/explain/src", &["gsi", "msr", "rip"]),
+    ("crates/host/image/src", &[]),
+    // Keys of machine descriptions, and a kind of denials.
+    ("crates/host/manifest/src", &["gsi", "ioapic", "msr"]),
     // Kinds of machines, controllers and units, as a machine description names them.
     ("crates/host/plan/src", &["amd", "intel", "ioapic", "svm", "vmx", "x86"]),
+    // Causes of exits, as reports name them.
+    ("crates/host/run/src", &["cpuid", "lvt", "msr"]),
     ("crates/kernel/edf/src", &[]),
     ("crates/kernel/kernel/src", &[]),
     ("crates/kernel/quest-vcpu/src", &[]),
@@ -44,11 +51,11 @@ const PORTABLE: &[(&str, &[&str])] = &[
 
 /// Words of x86: registers, instructions, its interrupt controllers, its virtualisation, its vendors and manuals.
 const WORDS: &str = "\
-    8254 8259 amd amd64 apic apm asid cmos com1 com2 cpuid cr0 cr2 cr3 cr4 cr8 e820 eax ebx ecx edx efer eflags \
-    ept exitinfo1 exitinfo2 fxsave gdt gif gsi hsave icr idt idtr intel invd invlpg ioapic iret iretq lapic lvt \
-    mfence msr msrs mxcsr nmi nmis npt q35 rax rbp rbx rcx rdi rdmsr rdtsc rdx rflags rip rsi rsp sdm sipi smm \
-    svm swapgs sysret tsc tss vmcall vmcb vmcs vmmcall vmx vmxon wbinvd wrmsr x2apic x86 xchg xcr0 xmm0 xrstor \
-    xsave";
+    8254 8259 acpi amd amd64 apic apm asid cmos com1 com2 com3 com4 cpuid cr0 cr2 cr3 cr4 cr8 e820 eax ebx ecx \
+    edx efer eflags ept epyc exitinfo1 exitinfo2 fxsave gdt gif gsi hsave icr idt idtr intel invd invlpg \
+    ioapic iopm iret iretq lapic lvt mfence msr msrpm msrs mxcsr nmi nmis npt q35 rax rbp rbx rcx rdi rdmsr \
+    rdtsc rdx rflags rip rsi rsp sdm sipi smbios smm svm swapgs sysret tsc tss vmcall vmcb vmcs vmmcall vmx \
+    vmxon wbinvd wrmsr x2apic x86 xchg xcr0 xmm0 xrstor xsave";
 
 /// Lines of code that pick an architecture's module, and use what it offers beyond its contract.
 fn picks(line: &str) -> bool {

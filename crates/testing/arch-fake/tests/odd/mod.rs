@@ -134,10 +134,10 @@ impl Architecture for Odd {
 
     fn areas(&self, _: &Claim, registers: &Registers, _: &Words) -> Vec<Area> {
         let area = |core: &Core| {
-            let [cr3, rip, rsp] = core.host?;
-            let certain = rip == 0xFFFF_FFFF_8000_0000;
-            let (core, vmcb) = (Some(core.number), core.vmcb?);
-            Some(Area { page: None, core, cr3, rip, rsp, tables: None, vmcb, certain })
+            let [root, pc, sp] = core.host?;
+            let certain = pc == 0xFFFF_FFFF_8000_0000;
+            let (core, block) = (Some(core.number), core.block?);
+            Some(Area { page: None, core, root, pc, sp, tables: Vec::new(), block, certain })
         };
         registers.cores.iter().filter_map(area).collect()
     }
@@ -154,13 +154,13 @@ impl Architecture for Odd {
 
     fn judge(&self, words: &Words, sandbox: &Sandbox, area: &Area, first: &Block) -> Wrong {
         let traps = [0xF0F0, !(sandbox.cores.len() as u64)];
-        let at = |n: u64| words.word(area.vmcb + TRAPS + n * 8).unwrap_or(0);
+        let at = |n: u64| words.word(area.block + TRAPS + n * 8).unwrap_or(0);
         let traps = traps.into_iter().zip(0..).filter(|(right, n)| at(*n) != *right);
         let trap = |(right, n)| {
             ("registers", format!("trap register {n} is {:#x}", at(n)), format!("{right:#x}"))
         };
         let mut wrong: Wrong = traps.map(trap).collect();
-        let root = self.block(words, area.vmcb).map_or(0, |block| block.root);
+        let root = self.block(words, area.block).map_or(0, |block| block.root);
         if root != first.root {
             wrong.push((REST, format!("its root is {root:#x}"), format!("{:#x}", first.root)));
         }
@@ -177,7 +177,7 @@ impl Architecture for Odd {
         _: &dyn Fn(u64) -> Option<u64>,
         executes: &dyn Fn(u64) -> bool,
     ) -> bool {
-        executes(core.rip)
+        executes(core.pc)
     }
 
     fn unit(&self, claim: &Claim, _: &Registers, words: &Words) -> Option<Box<dyn dma::Unit>> {

@@ -180,9 +180,9 @@ static OWN: &[Plant] = &[
     }),
     ("foreign-vmcs", "control-block", |h| {
         let other = vmcb(h.baked, WARDEN, 0);
-        h.core(2).vmcs = Some(other);
+        h.core(2).own.vmcs = Some(other);
     }),
-    ("no-vmcs", "host-state", |h| h.core(1).vmcs = None),
+    ("no-vmcs", "host-state", |h| h.core(1).own.vmcs = None),
     ("foreign-root-in-vmcs", "host-state", |h| h.whole(1, 0x6C02, h.monitor_root(WARDEN))),
     ("host-elsewhere-in-its-text", "host-state", |h| {
         let at = h.field(0, 0x6C16);
@@ -195,7 +195,7 @@ static OWN: &[Plant] = &[
     ("boot-codes-idt", "host-state", |h| h.whole(0, 0x6C0E, 0x100_1000)),
     ("core-in-the-wardens-monitor", "core-state", |h| {
         let root = h.monitor_root(WARDEN);
-        h.core(1).cr3 = root;
+        h.core(1).root = root;
     }),
     ("line-to-the-wardens-core", "line-core", |h| h.line(3, 0x0000_0000_0000_0030)),
     ("line-as-an-smi", "line-mode", |h| h.line(3, 0x0100_0000_0000_0230)),

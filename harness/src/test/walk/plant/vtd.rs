@@ -3,7 +3,7 @@
 
 use super::{EDU, Hand, IDLE, Plant, ROGUE, WARDEN};
 use crate::test::spoil::ADDRESS;
-use bulkhead_audit::registers::Vtd;
+use bulkhead_audit::x86_registers::Vtd;
 
 /// As which function the IOAPIC sends.
 const IOAPIC: u64 = 0xFF00;
@@ -14,13 +14,13 @@ const PRESENT: u64 = 1;
 impl Hand<'_> {
     /// Changes the unit's registers.
     fn unit(&mut self, change: impl FnOnce(&mut Vtd)) {
-        if let Some(unit) = &mut self.registers.vtd {
+        if let Some(unit) = &mut self.registers.own.vtd {
             change(unit);
         }
     }
 
     fn vtd(&self) -> Vtd {
-        self.registers.vtd.clone().unwrap_or_default()
+        self.registers.own.vtd.clone().unwrap_or_default()
     }
 
     /// Where a function's context entry is.

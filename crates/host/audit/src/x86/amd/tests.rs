@@ -4,7 +4,7 @@
 use super::*;
 use crate::claim::{Channel, Line, Ram, Sandbox};
 use crate::fake::Fake;
-use crate::registers::Ioapic;
+use crate::x86::registers::{Ioapic, Units};
 use crate::{Report, audit};
 
 const TABLE: u64 = 0x100_0000;
@@ -87,7 +87,7 @@ fn claim() -> Claim {
             bdf: 8,
             remaps: true,
             registers: Range { start: 0xFED8_0000, len: 0x4000 },
-            ioapic: Some(IOAPIC as u16),
+            lines: Some(IOAPIC as u16),
         }),
         controller: Some(0xFEC0_0000),
         ..Claim::default()
@@ -139,7 +139,7 @@ fn rig() -> Rig {
     let mut entries = vec![1 << 16; 24];
     // With the core, where it would arrive if nobody remapped it.
     entries[4] = INDEX | 2 << 56;
-    let registers = Registers {
+    let own = Units {
         ioapic: Some(Ioapic { entries }),
         pic_masks: Some([0xFF; 2]),
         iommu: Some(registers::Iommu {
@@ -150,8 +150,9 @@ fn rig() -> Rig {
             control: IOMMU_EN | 1 << 2 | 1 << 12,
             ..registers::Iommu::default()
         }),
-        ..Registers::default()
+        ..Units::default()
     };
+    let registers = Registers { own, ..Registers::default() };
     Rig { claim: claim(), registers, memory }
 }
 
@@ -191,7 +192,7 @@ fn a_right_machine_has_no_findings() {
 type Plant = (&'static str, &'static str, usize, fn(&mut Rig));
 
 fn iommu(rig: &mut Rig) -> &mut registers::Iommu {
-    rig.registers.iommu.as_mut().expect("it has one")
+    rig.registers.own.iommu.as_mut().expect("it has one")
 }
 
 fn entry(rig: &mut Rig, bdf: u64, quad: u64, put: u64, clear: u64) {
@@ -213,7 +214,7 @@ const PLANTS: &[Plant] = &[
     ("segments", "iommu-control", 1, |r| iommu(r).control |= 1 << 34),
     ("exclusion", "iommu-control", 1, |r| iommu(r).exclusion_base = RAM | 1),
     ("exclusion of all", "iommu-control", 1, |r| iommu(r).exclusion_base = 2),
-    ("registers not known", "iommu-control", 1, |r| r.registers.iommu = None),
+    ("registers not known", "iommu-control", 1, |r| r.registers.own.iommu = None),
     ("device table in no RAM", "iommu-control", 1, |r| iommu(r).device_table = 5 << 32),
     ("unowned not valid", "device-table", 40, |r| entry(r, IDLE, 0, 0, V)),
     ("undescribed not valid", "device-table", 1, |r| entry(r, 0xFF, 0, 0, V)),
@@ -284,7 +285,7 @@ const PLANTS: &[Plant] = &[
     }),
     ("line's entry to a foreign core", "line-core", 10, |r| word(r, LINES + INDEX * 4, 1 << 8, 0)),
     ("line's slot with a foreign core behind it", "line-core", 10, |r| {
-        r.registers.ioapic.iter_mut().for_each(|ioapic| ioapic.entries[4] = INDEX | 3 << 56);
+        r.registers.own.ioapic.iter_mut().for_each(|ioapic| ioapic.entries[4] = INDEX | 3 << 56);
     }),
     ("line's trigger", "line-mode", 10, |r| {
         r.claim.sandboxes[0].lines[0].level = true;
@@ -327,7 +328,7 @@ fn passes_to_its_owner_alone(set: u64, clear: u64) {
         (level(2, 0) & !(1 << 15), Some("line-mode")),
         (level(3, 1 << 16), None),
     ] {
-        if let Some(ioapic) = &mut rig.registers.ioapic {
+        if let Some(ioapic) = &mut rig.registers.own.ioapic {
             ioapic.entries[4] = value;
         }
         let found = look(&rig).findings;
@@ -344,7 +345,7 @@ fn level_vectors_are_unique() {
     rig.claim.sandboxes[1].lines = vec![lines[1]];
     entry(&mut rig, IOAPIC, 2, 1 << 60, 3 << 60);
     for (vector, rule) in [(0x52, None), (0x51, Some("line-level-vector"))] {
-        if let Some(ioapic) = &mut rig.registers.ioapic {
+        if let Some(ioapic) = &mut rig.registers.own.ioapic {
             ioapic.entries[4] = 2 << 56 | 0x51 | 1 << 15;
             ioapic.entries[5] = 3 << 56 | vector | 1 << 15;
         }
