@@ -6,7 +6,7 @@
 //! | `net DEVICE CHANNEL [ADDRESS [PROGRAM ...]]` | a network card for the driver, with its cable to DEVICE (a tap); with an address it is brought up, with a program it lasts as long as that |
 //! | `console CHANNEL` | a console for the driver, on this terminal |
 //! | `ask CHANNEL LINE ANSWER` | a console for scripts: types a line until the answer comes |
-//! | `block CHANNEL FILE [--read-only] [--serial NAME]` | a disk for the driver: a file, or a whole device |
+//! | `block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES]` | a disk for the driver: a file, a whole device, or a part of either |
 //! | `card ADDRESS [PROGRAM ...]` | driver's side: loads the drivers, gives the card its address, and runs a program |
 //! | `disk [PROGRAM ...]` | driver's side: loads the drivers, waits for a disk, and runs a program |
 //! | `terminal` | driver's side: a shell on the console |
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
         ["poke", millis] => mislead::poke(millis),
         ["gate"] => gate::run(),
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | refuses NAME | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | gate",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | refuses NAME | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | gate",
         )),
     };
     match done {

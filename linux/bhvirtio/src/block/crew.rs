@@ -1,0 +1,168 @@
+//! Threads that serve a disk. One of them leads: it looks at the queues, and takes requests in turn. It carries out at
+//! once each request that need not wait for a device, so such a request costs no switch to another thread.
+//!
+//! With a request that may wait it ceases to lead. The next thread leads while this one waits. So the thread that takes
+//! a request always carries it out, as many requests are under way as there are threads, and answers come in any order.
+//!
+//! A request of a session that is over can still reach the sections. So the driver's next session is answered only when
+//! all of them have ended.
+
+use super::disk::{Answer, Disk};
+use crate::side::{Rest, Side};
+use bulkhead_virtio::block::*;
+use bulkhead_virtio::{Chain, Corrupted, News};
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Requests that wait for a device at a time, at most.
+const THREADS: usize = 16;
+/// Requests before the leader looks for news of the driver.
+const ROUND: usize = 32;
+/// How often the leader looks if the last session's requests have ended.
+const DRAINED: Duration = Duration::from_millis(1);
+
+/// A request, and the queue that it came by.
+struct Job {
+    queue: usize,
+    chain: Chain,
+    asked: Asked,
+    /// There was no other one.
+    alone: bool,
+}
+
+struct Crew {
+    disk: Disk,
+    desk: Mutex<Desk>,
+    /// Whoever has it leads.
+    lead: Mutex<Rest>,
+}
+
+/// What all threads use for a moment.
+struct Desk {
+    side: Side,
+    queues: usize,
+    /// The queue that has the next turn.
+    next: usize,
+    /// Requests that others than the leader carry out.
+    under_way: usize,
+    /// The session is over, and `under_way` are of it.
+    draining: bool,
+}
+
+/// Serves a disk for ever.
+pub fn run(disk: Disk, mut side: Side, queues: usize) -> io::Result<()> {
+    let lead = Mutex::new(side.take_rest());
+    let desk = Mutex::new(Desk { side, queues, next: 0, under_way: 0, draining: false });
+    let crew = Crew { disk, desk, lead };
+    thread::scope(|scope| {
+        for _ in 1..THREADS {
+            thread::Builder::new().spawn_scoped(scope, || crew.work())?;
+        }
+        crew.work()
+    })
+}
+
+impl Crew {
+    fn work(&self) -> ! {
+        loop {
+            match self.lead() {
+                Ok(job) => {
+                    let answer = self.disk.at_last(&job.asked);
+                    let mut desk = self.desk();
+                    desk.under_way -= 1;
+                    desk.answer(&job, answer);
+                    desk.side.ring();
+                }
+                Err(why) => {
+                    println!("bhvirtio: {why}");
+                    std::process::exit(1);
+                }
+            }
+        }
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leads until there is a request that may have to wait.
+    fn lead(&self) -> io::Result<Job> {
+        let mut rest = self.lead.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let mut worked = self.desk().attend();
+            for _ in 0..ROUND {
+                let Some(job) = self.desk().take() else { break };
+                worked = true;
+                let Some(answer) = self.disk.at_once(&job.asked, job.alone) else {
+                    rest.worked();
+                    self.desk().under_way += 1;
+                    return Ok(job);
+                };
+                self.desk().answer(&job, answer);
+            }
+            let mut desk = self.desk();
+            desk.side.ring();
+            let most = desk.draining.then_some(DRAINED);
+            drop(desk);
+            rest.after(worked, None, most)?;
+        }
+    }
+}
+
+impl Desk {
+    /// Looks for news of the driver; true if there are some.
+    fn attend(&mut self) -> bool {
+        if self.draining && self.under_way > 0 {
+            return false;
+        }
+        let news = self.side.attend();
+        self.draining = matches!(news, Some(News::Lost | News::Corrupted));
+        news.is_some()
+    }
+
+    /// Takes a request. Queues have turns.
+    fn take(&mut self) -> Option<Job> {
+        for n in 0..self.queues {
+            let number = (self.next + n) % self.queues;
+            match self.take_from(number) {
+                Ok(None) => {}
+                Ok(Some(job)) => {
+                    self.next = number + 1;
+                    return Some(job);
+                }
+                Err(Corrupted) => {
+                    self.side.spoilt();
+                    self.draining = true;
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    fn take_from(&mut self, number: usize) -> Result<Option<Job>, Corrupted> {
+        let Some(queue) = self.side.device.queue(number) else { return Ok(None) };
+        let Some(chain) = queue.take()? else { return Ok(None) };
+        let mut header = [0; HEADER];
+        let there =
+            chain.reads.len >= HEADER && read(&self.side.theirs, chain.reads.at, &mut header);
+        let asked = Asked::of(&chain, header).filter(|_| there).ok_or(Corrupted)?;
+        let alone = self.under_way == 0 && self.is_empty();
+        Ok(Some(Job { queue: number, chain, asked, alone }))
+    }
+
+    fn is_empty(&mut self) -> bool {
+        (0..self.queues).all(|n| self.side.device.queue(n).is_none_or(|queue| queue.is_empty()))
+    }
+
+    /// Answers a request, if its session goes on.
+    fn answer(&mut self, job: &Job, (status, written): Answer) {
+        write(&self.side.mine, job.asked.status, &[status]);
+        if let Some(queue) = self.side.device.queue(job.queue) {
+            queue.used(&job.chain, written + 1);
+            queue.tell();
+        }
+    }
+}
