@@ -1,5 +1,5 @@
 //! A disk through the wall: the stock driver of a Linux, 6.12 and 6.1, over a channel, with our module. Another Linux
-//! has the device side, a file or a RAM disk. The device side is killed again and again, or lies.
+//! has the device side, a file or a loop device. The device side is killed again and again, or lies.
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run};
@@ -14,6 +14,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/linux-6.1", 240, |bench| all(bench, [OLDER, NEWER], "poll", &SINGLE)),
         Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "doorbell", &SEVERAL)),
         Job::one("block/restarts-6.1", 240, |bench| restarts(bench, OLDER, "poll", &SINGLE)),
+        Job::one("block/waits", 240, waits),
         Job::one("block/gone", 240, gone),
         Job::one("block/store", 240, |bench| store(bench, 0)),
         Job::one("block/store-restarts", 240, |bench| store(bench, 50)),
@@ -43,8 +44,8 @@ const SINGLE: Way = Way {
 /// Several queues, and a block device: some requests wait there, while other threads go on.
 const SEVERAL: Way = Way {
     queues: 2,
-    made: |kib| format!("modprobe brd rd_nr=1 rd_size={kib}"),
-    path: "/dev/ram0",
+    made: |kib| format!("modprobe loop;truncate -s {kib}K /tmp/disk;losetup /dev/loop0 /tmp/disk"),
+    path: "/dev/loop0",
     options: " --queues 4",
 };
 
@@ -129,10 +130,10 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str, way: &Way) -> Result<Stri
     const TIMES: usize = 50;
     /// A life can end before its session begins.
     const LEAST: usize = TIMES / 2;
-    let client = script("bhvirtio disk bhvirtio exercise /dev/vda 2400");
+    let client = script("bhvirtio disk bhvirtio exercise /dev/vda 3400");
     let Way { path, options, .. } = way;
     let server = script(&format!(
-        "{};bhvirtio again {TIMES} 20 bhvirtio block lan {path}{options}",
+        "{};bhvirtio again {TIMES} 50 bhvirtio block lan {path}{options}",
         (way.made)(8 << 10)
     ));
     let seen = look(&pair(way, [kernel, NEWER], [&client, &server], notify), bench)?;
@@ -149,6 +150,20 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str, way: &Way) -> Result<Stri
     // Its log holds back some of them.
     seen.ensure(said.contains("the device is back"), "its driver saw no restart")?;
     Ok(format!("{TIMES} restarts, {sessions} sessions; {exercised}"))
+}
+
+/// A file system at the device side that is frozen: writes to the disk wait, and reads from it go on.
+fn waits(bench: &Bench) -> Result<String, String> {
+    let client = script("bhvirtio disk bhvirtio meanwhile /dev/vda");
+    let server = script(
+        "modprobe brd rd_nr=1 rd_size=24576;zcat /ext4.gz>/dev/ram0;mkdir /mnt;mount -t ext4 /dev/ram0 /mnt;truncate -s 8M /mnt/disk;\
+         bhvirtio block lan /mnt/disk --queues 2&sleep 1;echo frozen|dd of=/mnt/disk conv=notrunc;fsfreeze --freeze /mnt;sleep 5;fsfreeze --unfreeze /mnt;wait",
+    );
+    let seen = look(&pair(&SEVERAL, [NEWER, NEWER], [&client, &server], "doorbell"), bench)?;
+    let said = driver(&seen)?;
+    let read = said.contains("16 reads while a write waited");
+    seen.ensure(read, "a write that waits holds reads up")?;
+    Ok("16 reads while a write waited".into())
 }
 
 /// A driver sandbox of the kernel serves the Linux: `tests/store/virtio.toml`, with a Linux in the place of its first

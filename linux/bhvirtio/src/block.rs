@@ -112,9 +112,9 @@ pub fn serve(channel: &str, path: &str, terms: &Terms<'_>) -> io::Result<()> {
     let mut file = OpenOptions::new().read(true).write(!terms.read_only).open(path).map_err(of)?;
     let sectors = file.seek(SeekFrom::End(0)).and_then(|size| terms.sectors(size)).map_err(of)?;
     // An earlier life of this end may still write to the section, and one of another to the file.
-    let end =
-        File::options().read(true).write(true).open(named(channel)?[0].path.join("resource2"))?;
-    lock(&end, libc::F_WRLCK, [0, 0], LOCKED)
+    let end = named(channel)?.swap_remove(0);
+    let window = File::options().read(true).write(true).open(end.path.join("resource2"))?;
+    lock(&window, libc::F_WRLCK, [0, 0], LOCKED)
         .map_err(|why| io::Error::other(format!("{channel}: {why}")))?;
     let kind = if terms.read_only { libc::F_RDLCK } else { libc::F_WRLCK };
     lock(&file, kind, [terms.offset, sectors * SECTOR], LOCKED).map_err(of)?;
@@ -122,7 +122,7 @@ pub fn serve(channel: &str, path: &str, terms: &Terms<'_>) -> io::Result<()> {
         Some(serial) => serial.to_owned(),
         None => serial(&file, terms.offset).map_err(of)?,
     };
-    let most = most(channel)?;
+    let most = most(end.section);
     let config = Config {
         sectors,
         most,
@@ -165,10 +165,9 @@ fn lock(file: &File, kind: libc::c_int, [start, len]: [u64; 2], limit: Duration)
 }
 
 /// The largest request: a quarter of a section, so that several are under way.
-fn most(channel: &str) -> io::Result<u32> {
-    let section = named(channel)?[0].section;
+fn most(section: u64) -> u32 {
     let quarter = section.saturating_sub(POOL as u64) / 4;
-    Ok(quarter.clamp(SEGMENT.into(), MOST.into()) as u32 / SEGMENT * SEGMENT)
+    quarter.clamp(SEGMENT.into(), MOST.into()) as u32 / SEGMENT * SEGMENT
 }
 
 /// Features that are offered; without writes there is nothing to flush.

@@ -143,35 +143,11 @@ impl Section {
         len: usize,
         place: u64,
     ) -> io::Result<bool> {
-        self.now(libc::SYS_preadv2, file.as_fd(), at, len, place)
-    }
-
-    /// As [`Section::write_to_at`], under the terms of [`Section::read_now_at`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn write_now_at(
-        &self,
-        file: &impl AsFd,
-        at: usize,
-        len: usize,
-        place: u64,
-    ) -> io::Result<bool> {
-        self.now(libc::SYS_pwritev2, file.as_fd(), at, len, place)
-    }
-
-    fn now(
-        &self,
-        call: libc::c_long,
-        file: BorrowedFd<'_>,
-        at: usize,
-        len: usize,
-        place: u64,
-    ) -> io::Result<bool> {
         let part = self.part(at, len)?;
         let place = offset(place, 0)?;
-        // SAFETY: as in `read_from` and `write_to`. On 64 bits the offset's upper half is not looked at.
-        let done = unsafe { libc::syscall(call, raw(file), &raw const part, 1, place, 0, NOWAIT) };
+        let (call, file) = (libc::SYS_preadv2, raw(file.as_fd()));
+        // SAFETY: as in `read_from`. On 64 bits the offset's upper half is not looked at.
+        let done = unsafe { libc::syscall(call, file, &raw const part, 1, place, 0, NOWAIT) };
         match result(done as libc::ssize_t) {
             Ok(done) => Ok(done == len),
             Err(why) if why.raw_os_error() == Some(libc::EAGAIN) => Ok(false),

@@ -13,7 +13,7 @@ use bulkhead_virtio::block::*;
 use bulkhead_virtio::{Chain, Corrupted, News};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, Scope};
 use std::time::Duration;
 
 /// Requests that wait for a device at a time, at most.
@@ -28,8 +28,6 @@ struct Job {
     queue: usize,
     chain: Chain,
     asked: Asked,
-    /// There was no other one.
-    alone: bool,
 }
 
 struct Crew {
@@ -45,6 +43,7 @@ struct Desk {
     queues: usize,
     /// The queue that has the next turn.
     next: usize,
+    threads: usize,
     /// Requests that others than the leader carry out.
     under_way: usize,
     /// The session is over, and `under_way` are of it.
@@ -54,20 +53,15 @@ struct Desk {
 /// Serves a disk for ever.
 pub fn run(disk: Disk, mut side: Side, queues: usize) -> io::Result<()> {
     let lead = Mutex::new(side.take_rest());
-    let desk = Mutex::new(Desk { side, queues, next: 0, under_way: 0, draining: false });
-    let crew = Crew { disk, desk, lead };
-    thread::scope(|scope| {
-        for _ in 1..THREADS {
-            thread::Builder::new().spawn_scoped(scope, || crew.work())?;
-        }
-        crew.work()
-    })
+    let desk = Desk { side, queues, next: 0, threads: 1, under_way: 0, draining: false };
+    let crew = Crew { disk, desk: Mutex::new(desk), lead };
+    thread::scope(|scope| crew.work(scope))
 }
 
 impl Crew {
-    fn work(&self) -> ! {
+    fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> ! {
         loop {
-            match self.lead() {
+            match self.lead(scope) {
                 Ok(job) => {
                     let answer = self.disk.at_last(&job.asked);
                     let mut desk = self.desk();
@@ -88,16 +82,18 @@ impl Crew {
     }
 
     /// Leads until there is a request that may have to wait.
-    fn lead(&self) -> io::Result<Job> {
+    fn lead<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> io::Result<Job> {
         let mut rest = self.lead.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let mut worked = self.desk().attend();
             for _ in 0..ROUND {
                 let Some(job) = self.desk().take() else { break };
                 worked = true;
-                let Some(answer) = self.disk.at_once(&job.asked, job.alone) else {
+                let Some(answer) = self.disk.at_once(&job.asked) else {
                     rest.worked();
-                    self.desk().under_way += 1;
+                    if self.desk().goes() {
+                        thread::Builder::new().spawn_scoped(scope, || self.work(scope))?;
+                    }
                     return Ok(job);
                 };
                 self.desk().answer(&job, answer);
@@ -120,6 +116,14 @@ impl Desk {
         let news = self.side.attend();
         self.draining = matches!(news, Some(News::Lost | News::Corrupted));
         news.is_some()
+    }
+
+    /// Counts a request more that may have to wait; true if no thread is left to lead, and another one is allowed.
+    fn goes(&mut self) -> bool {
+        self.under_way += 1;
+        let lacks = self.under_way == self.threads && self.threads < THREADS;
+        self.threads += usize::from(lacks);
+        lacks
     }
 
     /// Takes a request. Queues have turns.
@@ -149,12 +153,7 @@ impl Desk {
         let there =
             chain.reads.len >= HEADER && read(&self.side.theirs, chain.reads.at, &mut header);
         let asked = Asked::of(&chain, header).filter(|_| there).ok_or(Corrupted)?;
-        let alone = self.under_way == 0 && self.is_empty();
-        Ok(Some(Job { queue: number, chain, asked, alone }))
-    }
-
-    fn is_empty(&mut self) -> bool {
-        (0..self.queues).all(|n| self.side.device.queue(n).is_none_or(|queue| queue.is_empty()))
+        Ok(Some(Job { queue: number, chain, asked }))
     }
 
     /// Answers a request, if its session goes on.

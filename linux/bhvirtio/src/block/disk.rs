@@ -5,10 +5,11 @@ use bulkhead_channel_memory::Mapping;
 use bulkhead_linux::section::Section;
 use bulkhead_virtio::block::*;
 use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::stat::major;
 use nix::sys::statfs::{FsType, TMPFS_MAGIC, fstatfs};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// File system `ramfs`.
@@ -29,10 +30,22 @@ pub struct Disk {
     mine: Mapping<'static>,
     /// No request has to wait for a device: the file is in memory.
     memory: bool,
-    /// The file can tell that a read, or a write, would have to wait.
-    tells: [AtomicBool; 2],
+    /// The file can tell that a read would have to wait.
+    tells: AtomicBool,
     /// Requests that failed.
     failed: AtomicU32,
+}
+
+/// Tells if a file lies in memory: a RAM disk, or a file of a file system there.
+fn in_memory(file: &File) -> bool {
+    /// Major number of RAM disks (Linux, admin-guide/devices).
+    const RAM: u64 = 1;
+    let Ok(facts) = file.metadata() else { return false };
+    let kinds = [TMPFS_MAGIC, RAMFS_MAGIC];
+    if facts.file_type().is_block_device() {
+        return major(facts.rdev()) == RAM;
+    }
+    facts.is_file() && fstatfs(file).is_ok_and(|of| kinds.contains(&of.filesystem_type()))
 }
 
 /// Status of a request, and bytes of data that it wrote.
@@ -41,9 +54,7 @@ pub type Answer = (u8, usize);
 impl Disk {
     /// A disk of a file from a byte on.
     pub fn new(file: File, offset: u64, read_only: bool, config: Config, side: &Side) -> Self {
-        let kinds = [TMPFS_MAGIC, RAMFS_MAGIC];
-        let memory = fstatfs(&file).is_ok_and(|of| kinds.contains(&of.filesystem_type()))
-            && file.metadata().is_ok_and(|of| of.is_file());
+        let memory = in_memory(&file);
         Self {
             file,
             offset,
@@ -54,41 +65,35 @@ impl Disk {
             theirs: side.theirs,
             mine: side.mine,
             memory,
-            tells: [!memory, !memory].map(AtomicBool::new),
+            tells: AtomicBool::new(true),
             failed: AtomicU32::new(0),
         }
     }
 
-    /// Carries a request out if that need not wait for a device. `alone`: no other request is there, so a write may: it
-    /// goes to the page cache, and waits seldom.
-    pub fn at_once(&self, asked: &Asked, alone: bool) -> Option<Answer> {
-        let told = match asked.kind {
+    /// Carries a request out if that need not wait for a device. No write can tell: even one that may not wait does, if
+    /// its file system is frozen.
+    pub fn at_once(&self, asked: &Asked) -> Option<Answer> {
+        match asked.kind {
             Kind::Id | Kind::Other => return Some(self.at_last(asked)),
             _ if self.memory => return Some(self.at_last(asked)),
-            Kind::Read => &self.tells[0],
-            Kind::Write => &self.tells[1],
-            Kind::Flush | Kind::Discard | Kind::Zero => return None,
-        };
-        if told.load(Relaxed) {
-            match self.now(asked) {
-                Ok(done) => return done.then_some((OK, asked.room.len)),
-                Err(why) if why.kind() == io::ErrorKind::Unsupported => told.store(false, Relaxed),
-                // To be seen, and said, once more.
-                Err(_) => return None,
-            }
+            Kind::Read if self.tells.load(Relaxed) => {}
+            _ => return None,
         }
-        (alone && asked.kind == Kind::Write).then(|| self.at_last(asked))
+        match self.read_now(asked) {
+            Ok(done) => return done.then_some((OK, asked.room.len)),
+            Err(why) if why.kind() == io::ErrorKind::Unsupported => {
+                self.tells.store(false, Relaxed);
+            }
+            // It is seen once more, and said then.
+            Err(_) => {}
+        }
+        None
     }
 
-    /// Reads or writes what needs no device; `false`: some does.
-    fn now(&self, asked: &Asked) -> io::Result<bool> {
-        if asked.kind == Kind::Read {
-            let (place, room) = (self.place(asked.sector, asked.room.len as u64)?, asked.room);
-            return self.own.read_now_at(&self.file, room.at, room.len, place);
-        }
-        self.writable()?;
-        let (place, out) = (self.place(asked.sector, asked.out.len as u64)?, asked.out);
-        self.driver.write_now_at(&self.file, out.at, out.len, place)
+    /// Reads what needs no device; `false`: some does.
+    fn read_now(&self, asked: &Asked) -> io::Result<bool> {
+        let (place, room) = (self.place(asked.sector, asked.room.len as u64)?, asked.room);
+        self.own.read_now_at(&self.file, room.at, room.len, place)
     }
 
     /// Carries a request out, however long that takes.
