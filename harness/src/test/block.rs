@@ -27,7 +27,7 @@ pub fn jobs() -> Vec<Job> {
 struct Way {
     /// Queues that the client uses: one for each of its cores.
     queues: u32,
-    /// What makes a disk of so many KiB at the device side, and its path.
+    /// Commands that make a disk of so many KiB at the device side, and its path.
     made: fn(u32) -> String,
     path: &'static str,
     /// Options of the device side.

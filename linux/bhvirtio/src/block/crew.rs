@@ -2,7 +2,7 @@
 //! once each request that need not wait for a device, so such a request costs no switch to another thread.
 //!
 //! With a request that may wait it ceases to lead. The next thread leads while this one waits. So the thread that takes
-//! a request always carries it out, as many requests are under way as there are threads, and answers come in any order.
+//! a request always carries it out. As many requests are under way as there are threads, and answers come in any order.
 //!
 //! A request of a session that is over can still reach the sections. So the driver's next session is answered only when
 //! all of them have ended.
@@ -37,7 +37,7 @@ struct Crew {
     lead: Mutex<Rest>,
 }
 
-/// What all threads use for a moment.
+/// State that all threads use, each for a moment.
 struct Desk {
     side: Side,
     queues: usize,
