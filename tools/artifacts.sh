@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
-#   target/artifacts/{test,ctl,bench,demo,virtio,iperf,peer}.cpio
+#   target/artifacts/{test,ctl,bench,demo,virtio,virtio-stock,iperf,peer}.cpio
 #   target/artifacts/disk-{6.1,6.12}[-cloud].cpio, each for its kernel: they go on
 #   in the Debian on a disk (tools/disk.sh)
 # Runs as often as one likes; nothing changes unless a source did.
@@ -69,10 +69,17 @@ if [ ! -f "$EMPTY" ]; then
     gzip -9nf "$EMPTY.new" && mv "$EMPTY.new.gz" "$EMPTY"
 fi
 
-# Our module with the drivers that it serves, for either kernel.
-modules=()
-for tree in "$ARTIFACTS"/modules-*-cloud; do modules+=("tree:/=$tree"); done
-initramfs virtio bhbench bhchannel bhtrue bhvirtio bulkheadctl "file:/ext4.gz=$EMPTY" "${modules[@]}" link:/sbin/modprobe=/bin/busybox
+# Our module with the drivers that it serves, for Debian's cloud kernels, and for its stock ones.
+modules=() stock=()
+for tree in "$ARTIFACTS"/modules-6*; do
+    case $tree in
+    *-cloud) modules+=("tree:/=$tree") ;;
+    *) stock+=("tree:/=$tree") ;;
+    esac
+done
+virtio=(bhbench bhchannel bhtrue bhvirtio bulkheadctl "file:/ext4.gz=$EMPTY" link:/sbin/modprobe=/bin/busybox)
+initramfs virtio "${virtio[@]}" "${modules[@]}"
+initramfs virtio-stock "${virtio[@]}" "${stock[@]}"
 
 # Streams between two of them, with our module and without.
 initramfs iperf bhchannel bhio bhvirtio "tree:/=$ARTIFACTS/modules-6.12-cloud" "tree:/=$ARTIFACTS/iperf3" link:/sbin/modprobe=/bin/busybox

@@ -2,8 +2,8 @@
 # Debian's kernels as data: target/artifacts/linux-{6.1,6.12}[-cloud], bzImages
 # straight out of Debian's packages, each with its configuration and, in
 # linux-*.modules, the drivers of disks and network cards as a tree that modprobe
-# reads; the KVM modules of linux-6.12; and in target/headers what a module of
-# the cloud kernels is built with (tools/module.sh). Nothing is installed and no
+# reads; in linux-*.disks those of disks without hardware; the KVM modules of linux-6.12; and in target/headers what a module is
+# built with (tools/module.sh). Nothing is installed and no
 # root is needed.
 #
 # Both releases get the same kernels: 6.1 is bookworm's, 6.12 that of
@@ -26,7 +26,10 @@ MODULES="kvm.ko kvm-amd.ko irqbypass.ko ccp.ko"
 # What a guest with devices of its own, or channels, loads, with what these depend on. A kernel
 # that has one built in, or not at all (6.1-cloud has no AHCI, cloud no e1000e),
 # is none the worse for it.
-DRIVERS="brd loop virtio_pci virtio_blk virtio_net virtio_rng virtio_console nvme ahci sd_mod e1000e ext4 crc32c_generic tun uio_pci_generic"
+DRIVERS="virtio_pci virtio_blk virtio_net virtio_rng virtio_console nvme ahci sd_mod e1000e ext4 crc32c_generic tun uio_pci_generic"
+# Disks without hardware, in linux-*.disks: programs of ours serve them to other sandboxes, or
+# have them from there (6.1 has no ublk_drv).
+DISKS="brd loop nbd ublk_drv"
 HEADERS=$ROOT/target/headers
 
 name_of() { # series flavour -> artifact
@@ -73,13 +76,13 @@ take_module() { # tree out name
     for name in $(module_info "$out" depends | tr ',' ' '); do take_module "$1" "$2" "$name"; done
 }
 
-# The drivers, with the tables that map devices' names to them.
-take_drivers() { # tree artifact
-    local modules=$ARTIFACTS/$2.modules version name
-    version=$(basename "$1"/lib/modules/*)
+# Drivers, with the tables that map devices' names to them.
+take_drivers() { # tree out name...
+    local tree=$1 modules=$2 version name
+    version=$(basename "$tree"/lib/modules/*)
     rm -rf "$modules" && mkdir -p "$modules/lib/modules/$version"
-    for name in $DRIVERS; do take_module "$1/lib/modules" "$modules/lib/modules/$version" "$name"; done
-    busybox depmod -b "$modules" "$version" || die "busybox depmod failed for $2"
+    for name in "${@:3}"; do take_module "$tree/lib/modules" "$modules/lib/modules/$version" "$name"; done
+    busybox depmod -b "$modules" "$version" || die "busybox depmod failed for $modules"
 }
 
 # Takes bzImage, configuration and drivers (and KVM's modules) out of a package.
@@ -91,7 +94,8 @@ unpack() { # deb artifact
         tar -x -C "$dir" --wildcards --transform 's,^\./usr/lib,./lib,' './boot/*' '*/lib/modules/*'
     cp "$dir"/boot/config-* "$ARTIFACTS/$name.config"
     cp "$dir"/boot/vmlinuz-* "$ARTIFACTS/$name"
-    take_drivers "$dir" "$name"
+    take_drivers "$dir" "$ARTIFACTS/$name.modules" $DRIVERS
+    take_drivers "$dir" "$ARTIFACTS/$name.disks" $DISKS
     if [ "$name" = linux-6.12 ]; then
         rm -rf "$ARTIFACTS/modules" && mkdir -p "$ARTIFACTS/modules"
         local module
@@ -129,7 +133,7 @@ fetch() { # apt package=version artifact
     (cd "$dir" && private_apt "$1" 900 apt-get download -q "$2" >&2) || return 1
     unpack "$dir"/*.deb "$3"
     rm -f "$dir"/*.deb
-    case $3 in *-cloud) fetch_headers "$1" "$2" "$3" || return 1 ;; esac
+    fetch_headers "$1" "$2" "$3" || return 1
 }
 
 main() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our module (linux/module) for Debian's cloud kernels: target/artifacts/modules-*,
-# what linux-*.modules has with it added, as trees that modprobe reads.
+# Our module (linux/module) for Debian's kernels: target/artifacts/modules-*, what
+# linux-*.modules and linux-*.disks have with it added, as trees that modprobe reads.
 #
 # The compiler is the one that the kernel was built with if it is there, else the
 # machine's own: Debian 13 has no gcc 12, and the kernel's makefiles ask a compiler
@@ -21,6 +21,7 @@ build() { # artifact
     make -s -C "$headers" M="$dir" CC="$compiler" CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN= modules \
         >"$dir/log" 2>&1 || { cat "$dir/log" >&2 && die "cannot build the module for $1"; }
     cp -a "$ARTIFACTS/$1.modules" "$out"
+    cp -a "$ARTIFACTS/$1.disks/." "$out"
     strip -g -o "$out/lib/modules/$version/bulkhead_virtio.ko" "$dir/bulkhead_virtio.ko"
     busybox depmod -b "$out" "$version" || die "busybox depmod failed for $1"
     stamp "$1" >"$dir/stamp"
@@ -28,10 +29,10 @@ build() { # artifact
 
 # What it was made of.
 stamp() { # artifact
-    { cat "${SOURCES[@]}" tools/module.sh "$ARTIFACTS/$1.package" && grep -F "$1.modules/" "$ARTIFACTS/kernels.sha256"; } | sha256sum
+    { cat "${SOURCES[@]}" tools/module.sh "$ARTIFACTS/$1.package" && grep -E "$1\.(modules|disks)/" "$ARTIFACTS/kernels.sha256"; } | sha256sum
 }
 
-for kernel in linux-6.1-cloud linux-6.12-cloud; do
+for kernel in linux-{6.1,6.12}{,-cloud}; do
     # A mirror may have no 6.1 any more.
     [ -d "target/headers/$kernel" ] || continue
     [ -d "$ARTIFACTS/${kernel/linux-/modules-}" ] && [ "$(cat "target/module/$kernel/stamp" 2>/dev/null)" = "$(stamp "$kernel")" ] && continue

@@ -5,6 +5,7 @@
  * has room in them, and no number makes a kernel complain.
  */
 #include <linux/blkdev.h>
+#include <linux/cpumask.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
 
@@ -24,24 +25,44 @@ static bool has(u64 features, unsigned int bit)
 	return features >> bit & 1;
 }
 
-/*
- * Left out: several queues, whose requests could keep each other's room; what a driver
- * changes or asks for beside its requests; zones.
- */
+/* Left out: what a driver changes or asks for beside its requests; zones. */
 u64 bh_block_features(void)
 {
 	const u64 one = 1;
 
 	return one << VIRTIO_BLK_F_SIZE_MAX | one << VIRTIO_BLK_F_SEG_MAX |
 	       one << VIRTIO_BLK_F_RO | one << VIRTIO_BLK_F_BLK_SIZE |
-	       one << VIRTIO_BLK_F_FLUSH | one << VIRTIO_BLK_F_DISCARD |
-	       one << VIRTIO_BLK_F_WRITE_ZEROES;
+	       one << VIRTIO_BLK_F_FLUSH | one << VIRTIO_BLK_F_MQ |
+	       one << VIRTIO_BLK_F_DISCARD | one << VIRTIO_BLK_F_WRITE_ZEROES;
 }
 
-/* Number and length of a request's segments. */
-static const char *bound(struct virtio_blk_config *to, const struct virtio_blk_config *from,
-			 u64 features, u16 num, u32 section)
+/*
+ * How many queues there are. A driver has one for each processor at most, so that sections
+ * are not divided for queues that nobody uses.
+ */
+static const char *count(struct virtio_blk_config *to, const struct virtio_blk_config *from,
+			 u64 features, unsigned int *queues)
 {
+	u16 some = le16_to_cpu((__force __le16)from->num_queues);
+
+	if (!has(features, VIRTIO_BLK_F_MQ))
+		some = 1;
+	if (!some || some > *queues)
+		return "a disk with another number of queues than it says";
+	*queues = min_t(unsigned int, some, nr_cpu_ids);
+	to->num_queues = (__force __virtio16)cpu_to_le16(*queues);
+	return NULL;
+}
+
+/*
+ * Number and length of a request's segments: any request has room in any queue, both
+ * in its descriptors and in its share of the sections.
+ */
+static const char *bound(struct virtio_blk_config *to, const struct virtio_blk_config *from,
+			 u64 features, unsigned int queues, const u16 *sizes, u32 section)
+{
+	u32 num = sizes[0];
+	unsigned int n;
 	u32 size = le32_to_cpu((__force __le32)from->size_max);
 	u32 segments = le32_to_cpu((__force __le32)from->seg_max);
 
@@ -50,9 +71,11 @@ static const char *bound(struct virtio_blk_config *to, const struct virtio_blk_c
 	if (size < PAGE_SIZE || !segments)
 		return "a disk whose requests would be shorter than a page";
 	size = round_down(size, PAGE_SIZE);
+	for (n = 1; n < queues; n++)
+		num = min_t(u32, num, sizes[n]);
 	/* Data and header one way, or data and status the other. */
-	segments = min3(segments, (u32)num - min_t(u32, num, EXTRA),
-			(room(section) - HEADER) / size);
+	segments = min3(segments, num - min_t(u32, num, EXTRA),
+			(room(section, queues) - HEADER) / size);
 	if (!segments)
 		return "a disk whose requests find no room";
 	to->size_max = (__force __virtio32)cpu_to_le32(size);
@@ -79,14 +102,16 @@ static const char *extent(struct virtio_blk_config *to, const struct virtio_blk_
 }
 
 const char *bh_block_config(struct virtio_blk_config *to, const struct virtio_blk_config *from,
-			    u64 features, u16 num, u32 section)
+			    u64 features, unsigned int *queues, const u16 *sizes, u32 section)
 {
 	const char *why = extent(to, from, features);
 	u32 unit = le32_to_cpu((__force __le32)from->discard_sector_alignment);
 	u32 block = le32_to_cpu((__force __le32)to->blk_size) / SECTOR_SIZE;
 
 	if (!why)
-		why = bound(to, from, features, num, section);
+		why = count(to, from, features, queues);
+	if (!why)
+		why = bound(to, from, features, *queues, sizes, section);
 	if (why)
 		return why;
 	/* 0 is for a driver: no bound of the device's. */

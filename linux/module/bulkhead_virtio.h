@@ -24,23 +24,30 @@
 
 enum { ABSENT, OPEN, CLOSED };
 
+/* A queue's share of a section: from a granule on. */
 struct bh_pool {
-	u8 *base;
 	unsigned long *taken;
-	unsigned int granules, next;
+	unsigned int first, granules, next;
 };
 
 /* What became of a chain that the driver made available: one area in each section. */
 struct bh_chain {
 	u32 out, out_len, in, in_len;
 	bool live;
-	/* Among those without an answer, the oldest first. */
+	/* Among those without an answer, the oldest first; when it was made. */
 	struct list_head entry;
+	unsigned long since;
 };
 
+/*
+ * Queues share nothing but the session. Each has its part of both sections, so that its
+ * requests never wait for room that others take, and a lock of its own for all that is here.
+ */
 struct bh_queue {
+	spinlock_t lock;
 	struct bh_device *bh;
 	struct virtqueue *vq;
+	struct bh_pool out, in;
 	/* The driver's queue, which nobody else sees, and its memory. */
 	struct vring ring;
 	void *pages;
@@ -78,11 +85,10 @@ struct bh_device {
 	/* Each side rings the other one; the interrupt by which this one is woken, 0: it looks. */
 	bool rings;
 	int irq;
-	/* Chains, pools, the queues' positions, whether the queues are in use, and the session. */
+	/* Whether the queues are in use, and the timer. */
 	spinlock_t lock;
 	/* What the driver has chosen, and when it is said: its own words, and those after a pause. */
 	struct mutex life;
-	struct bh_pool out, in;
 	/* What it rang for last, and how it asked to be woken last. */
 	u64 rung, armed;
 	/* What the device side said of itself when that was looked at last, and when. */
@@ -91,10 +97,11 @@ struct bh_device {
 	u32 epoch, peer, refused;
 	/*
 	 * The device outlives its side: that is away, since when. It is given up: all requests
-	 * fail. When there was an answer last, or a first request. The module leaves it.
+	 * fail. The module leaves it. A queue looks at these under its lock; whoever changes one
+	 * takes each queue's lock afterwards, and then no queue is at work by the old value.
 	 */
 	bool outlives, away, dead, leaving;
-	unsigned long since, answered;
+	unsigned long since;
 	struct hrtimer timer;
 	ktime_t interval;
 	struct tasklet_struct work;
@@ -131,29 +138,34 @@ static inline bool joined(struct bh_device *bh)
 {
 	u64 hello = word(bh->theirs, BH_HELLO);
 
-	return phase_of(hello) == OPEN && epoch_of(hello) == bh->peer &&
-	       ((u32)hello & BH_EPOCHS) == bh->epoch;
+	return phase_of(hello) == OPEN && epoch_of(hello) == READ_ONCE(bh->peer) &&
+	       ((u32)hello & BH_EPOCHS) == READ_ONCE(bh->epoch);
 }
 
-/* Bytes of a section's areas together. */
-static inline u32 room(u32 section)
+/* Bytes of a section's areas together, for each of so many queues. */
+static inline u32 room(u32 section, unsigned int queues)
 {
-	return (section - BH_POOL) / GRANULE * GRANULE;
+	return (section - BH_POOL) / GRANULE / queues * GRANULE;
 }
 
-/* Areas of a section; -ENOMEM. */
-int bh_pool_init(struct bh_pool *pool, const u8 *section, u32 len);
+/* The areas of a section that queue `n` has of `of` queues; -ENOMEM. */
+int bh_pool_init(struct bh_pool *pool, u32 section, unsigned int n, unsigned int of);
 /* Makes what the driver made available so to the device; how many chains. */
 unsigned int bh_take(struct bh_queue *q);
 /* Gives the driver back what the device has used, if the session is this one; how many chains. */
 unsigned int bh_drain(struct bh_queue *q);
-/* Makes what has no answer available once more, in its order, to a new session. Under the lock. */
+/* Makes what has no answer available once more, in its order, to a new session. */
 void bh_again(struct bh_queue *q);
+/* Whether a disk's request has waited for longer than so many jiffies. */
+bool bh_late(struct bh_queue *q, unsigned long limit);
 
 /* Features of a disk that are passed on. */
 u64 bh_block_features(void);
-/* Makes a disk's configuration for its driver of what the device side says; or why not. */
+/*
+ * Makes a disk's configuration for its driver of what the device side says; or why not. It
+ * lowers the number of queues to those that a driver here will use.
+ */
 const char *bh_block_config(struct virtio_blk_config *to, const struct virtio_blk_config *from,
-			    u64 features, u16 num, u32 section);
+			    u64 features, unsigned int *queues, const u16 *sizes, u32 section);
 
 #endif

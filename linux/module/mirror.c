@@ -1,44 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The mirror: what a driver makes available is copied into the own section, what the
- * device has used is checked and copied out of its section. Chains and pools are changed
- * under the device's lock; nothing here waits.
+ * device has used is checked and copied out of its section. A queue's chains and pools are
+ * changed under its lock, and no other queue has them; nothing here waits.
  */
 #include <linux/bitmap.h>
 #include <linux/if_ether.h>
 #include <linux/io.h>
+#include <linux/jiffies.h>
 #include <linux/virtio_blk.h>
 #include <linux/virtio_net.h>
 
 #include "bulkhead_virtio.h"
 
-int bh_pool_init(struct bh_pool *pool, const u8 *section, u32 len)
+int bh_pool_init(struct bh_pool *pool, u32 section, unsigned int n, unsigned int of)
 {
-	pool->base = (u8 *)section;
-	pool->granules = room(len) / GRANULE;
+	pool->granules = room(section, of) / GRANULE;
+	pool->first = n * pool->granules;
 	pool->taken = bitmap_zalloc(pool->granules, GFP_KERNEL);
 	return pool->taken ? 0 : -ENOMEM;
 }
 
-/* An area of a section; -1 if there is none of that length. */
+/* An area of a pool; -1 if there is none of that length. */
 static long pool_take(struct bh_pool *pool, u32 len)
 {
 	unsigned int count = DIV_ROUND_UP(len, GRANULE);
-	unsigned long at = bitmap_find_next_zero_area(pool->taken, pool->granules,
-						      pool->next, count, 0);
+	unsigned long at;
 
+	/* A card's queue has areas in one section alone. */
+	if (!pool->taken)
+		return -1;
+	at = bitmap_find_next_zero_area(pool->taken, pool->granules, pool->next, count, 0);
 	if (at >= pool->granules)
 		at = bitmap_find_next_zero_area(pool->taken, pool->granules, 0, count, 0);
 	if (at >= pool->granules)
 		return -1;
 	bitmap_set(pool->taken, at, count);
 	pool->next = at + count;
-	return BH_POOL + at * GRANULE;
+	return BH_POOL + (pool->first + at) * GRANULE;
 }
 
 static void pool_give(struct bh_pool *pool, u32 at, u32 len)
 {
-	bitmap_clear(pool->taken, (at - BH_POOL) / GRANULE, DIV_ROUND_UP(len, GRANULE));
+	bitmap_clear(pool->taken, (at - BH_POOL) / GRANULE - pool->first, DIV_ROUND_UP(len, GRANULE));
 }
 
 /* The driver's buffers of a chain: bytes each way. Of a kernel's own making, so believed. */
@@ -137,7 +141,7 @@ static void fail(struct bh_queue *q, u16 head)
 /* Makes a chain of the mirror, by its first descriptor, available to the device, unless that is away. */
 static void offer(struct bh_queue *q, u16 head)
 {
-	if (q->bh->away)
+	if (READ_ONCE(q->bh->away))
 		return;
 	q->avail->ring[q->offered & (q->num - 1)] = (__force __virtio16)cpu_to_le16(head);
 	q->offered++;
@@ -150,8 +154,7 @@ static void live(struct bh_queue *q, u16 id, struct bh_chain chain)
 	q->chains[id] = chain;
 	if (!q->answers)
 		return;
-	if (list_empty(&q->waiting))
-		q->bh->answered = jiffies;
+	q->chains[id].since = jiffies;
 	list_add_tail(&q->chains[id].entry, &q->waiting);
 }
 
@@ -159,14 +162,12 @@ static void live(struct bh_queue *q, u16 id, struct bh_chain chain)
 static void settled(struct bh_queue *q, struct bh_chain *chain)
 {
 	if (chain->out_len)
-		pool_give(&q->bh->out, chain->out, chain->out_len);
+		pool_give(&q->out, chain->out, chain->out_len);
 	if (chain->in_len)
-		pool_give(&q->bh->in, chain->in, chain->in_len);
+		pool_give(&q->in, chain->in, chain->in_len);
 	chain->live = false;
-	if (!q->answers)
-		return;
-	list_del(&chain->entry);
-	q->bh->answered = jiffies;
+	if (q->answers)
+		list_del(&chain->entry);
 }
 
 /* Copies what a driver sends that does not wait for it. What finds no room is lost. */
@@ -178,9 +179,9 @@ static void copy_one(struct bh_queue *q, u16 head, u32 len)
 
 	for (id = 0; id < q->num && q->chains[id].live; id++)
 		;
-	if (id == q->num || !len || bh->spoilt)
+	if (id == q->num || !len || READ_ONCE(bh->spoilt))
 		return;
-	out = pool_take(&bh->out, len);
+	out = pool_take(&q->out, len);
 	if (out < 0)
 		return;
 	carry(&q->ring, head, bh->mine + out, NULL, 0);
@@ -209,20 +210,21 @@ static bool take_one(struct bh_queue *q)
 		return true;
 	}
 	/* There is never room for it, or never an answer. */
-	if (q->answers && (bh->dead || max(out_len, in_len) > room(bh->section))) {
+	if (q->answers &&
+	    (READ_ONCE(bh->dead) || DIV_ROUND_UP(max(out_len, in_len), GRANULE) > q->out.granules)) {
 		q->taken++;
 		fail(q, head);
 		return true;
 	}
 	if (out_len)
-		out = pool_take(&bh->out, out_len);
+		out = pool_take(&q->out, out_len);
 	if (out < 0)
 		return false;
 	if (in_len)
-		in = pool_take(&bh->in, in_len);
+		in = pool_take(&q->in, in_len);
 	if (in < 0) {
 		if (out_len)
-			pool_give(&bh->out, out, out_len);
+			pool_give(&q->out, out, out_len);
 		return false;
 	}
 	if (out_len)
@@ -245,8 +247,8 @@ static int spoil(struct bh_queue *q, const char *what, u32 value)
 	struct bh_device *bh = q->bh;
 
 	/* One that has begun anew meanwhile is not to blame. */
-	if (joined(bh) && !bh->spoilt) {
-		bh->spoilt = true;
+	if (joined(bh) && !READ_ONCE(bh->spoilt)) {
+		WRITE_ONCE(bh->spoilt, true);
 		dev_err_ratelimited(&bh->pci->dev, "the device side spoilt queue %ld: %s %u\n",
 				    (long)(q - bh->queues), what, value);
 	}
@@ -345,7 +347,7 @@ static int drain_one(struct bh_queue *q)
 }
 
 /*
- * The lock is held for one chain at a time: with a large one it is some ten thousand
+ * A queue's lock is held for one chain at a time: with a large one it is some ten thousand
  * instructions in which nothing interrupts.
  */
 unsigned int bh_take(struct bh_queue *q)
@@ -355,9 +357,9 @@ unsigned int bh_take(struct bh_queue *q)
 	bool more = true;
 
 	for (n = 0; more && n < q->num; n++) {
-		spin_lock_irqsave(&q->bh->lock, flags);
+		spin_lock_irqsave(&q->lock, flags);
 		more = take_one(q);
-		spin_unlock_irqrestore(&q->bh->lock, flags);
+		spin_unlock_irqrestore(&q->lock, flags);
 	}
 	return n - !more;
 }
@@ -385,15 +387,16 @@ unsigned int bh_drain(struct bh_queue *q)
 	if (!q->answers && !joined(bh))
 		return 0;
 	for (n = 0; more && n < q->num; n++) {
-		spin_lock_irqsave(&bh->lock, flags);
+		spin_lock_irqsave(&q->lock, flags);
 		/* Of a disk a session can end, and another begin, between two chains. */
-		if (bh->dead && q->answers)
+		if (READ_ONCE(bh->dead) && q->answers)
 			more = fail_one(q);
-		else if (bh->spoilt || bh->away || (q->answers && !joined(bh)))
+		else if (READ_ONCE(bh->spoilt) || READ_ONCE(bh->away) ||
+			 (q->answers && !joined(bh)))
 			more = 0;
 		else
 			more = drain_one(q);
-		spin_unlock_irqrestore(&bh->lock, flags);
+		spin_unlock_irqrestore(&q->lock, flags);
 	}
 	return n - !more;
 }
@@ -401,9 +404,27 @@ unsigned int bh_drain(struct bh_queue *q)
 void bh_again(struct bh_queue *q)
 {
 	struct bh_chain *chain;
+	unsigned long flags;
 
+	spin_lock_irqsave(&q->lock, flags);
 	q->offered = 0;
 	q->seen = 0;
-	list_for_each_entry(chain, &q->waiting, entry)
-		offer(q, chain - q->chains);
+	if (q->answers)
+		list_for_each_entry(chain, &q->waiting, entry)
+			offer(q, chain - q->chains);
+	spin_unlock_irqrestore(&q->lock, flags);
+}
+
+bool bh_late(struct bh_queue *q, unsigned long limit)
+{
+	struct bh_chain *oldest = NULL;
+	unsigned long flags;
+	bool late;
+
+	spin_lock_irqsave(&q->lock, flags);
+	if (q->answers)
+		oldest = list_first_entry_or_null(&q->waiting, struct bh_chain, entry);
+	late = oldest && time_after(jiffies, oldest->since + limit);
+	spin_unlock_irqrestore(&q->lock, flags);
+	return late;
 }

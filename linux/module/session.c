@@ -258,16 +258,17 @@ static void part(struct bh_device *bh)
 	unsigned long flags;
 	unsigned int n;
 
-	spin_lock_irqsave(&bh->lock, flags);
-	bh->epoch = following(bh->epoch);
+	WRITE_ONCE(bh->epoch, following(bh->epoch));
 	say_hello(bh, ABSENT);
 	smp_wmb();
 	set_word(bh, BH_STATUS, 0);
 	set_word(bh, BH_ACCEPTED, 0);
 	set_word(bh, BH_SIZES, 0);
-	for (n = 0; n < BH_QUEUES; n++)
+	for (n = 0; n < BH_QUEUES; n++) {
+		spin_lock_irqsave(&bh->queues[n].lock, flags);
 		memset(bh->mine + BH_AVAIL(n), 0, sizeof(u32));
-	spin_unlock_irqrestore(&bh->lock, flags);
+		spin_unlock_irqrestore(&bh->queues[n].lock, flags);
+	}
 }
 
 /* A new life of the driver's. The device side answers it when all is clear. */
@@ -373,22 +374,39 @@ static void del_vqs(struct virtio_device *vdev)
 		struct bh_queue *q = &bh->queues[n], was;
 
 		/* The watch may be about to offer what waits. */
-		spin_lock_irqsave(&bh->lock, flags);
+		spin_lock_irqsave(&q->lock, flags);
 		was = *q;
-		*q = (struct bh_queue){ .bh = bh };
-		spin_unlock_irqrestore(&bh->lock, flags);
+		memset_after(q, 0, lock);
+		q->bh = bh;
+		spin_unlock_irqrestore(&q->lock, flags);
 		if (was.vq)
 			vring_del_virtqueue(was.vq);
 		if (was.pages)
 			free_pages_exact(was.pages, was.size);
 		kvfree(was.chains);
+		bitmap_free(was.out.taken);
+		bitmap_free(was.in.taken);
 	}
-	bitmap_zero(bh->out.taken, bh->out.granules);
-	bitmap_zero(bh->in.taken, bh->in.granules);
+}
+
+/* Each queue's areas: a disk's go both ways, all others' one way, the even ones' to the driver. */
+static int share(struct bh_queue *q, unsigned int n, unsigned int count)
+{
+	u32 section = q->bh->section;
+	int err = 0;
+
+	if (q->answers)
+		return bh_pool_init(&q->out, section, n, count) ?:
+			       bh_pool_init(&q->in, section, n, count);
+	if (n % 2)
+		err = bh_pool_init(&q->out, section, n / 2, count / 2);
+	else
+		err = bh_pool_init(&q->in, section, n / 2, DIV_ROUND_UP(count, 2));
+	return err;
 }
 
 static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int n,
-		  vq_callback_t *callback, const char *name, bool ctx)
+		  unsigned int count, vq_callback_t *callback, const char *name, bool ctx)
 {
 	struct bh_device *bh = virtio->bh;
 	struct bh_queue *q = &bh->queues[n];
@@ -398,22 +416,21 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 	if (n >= virtio->is.queues || !num)
 		return -ENOENT;
 	/* The watch looks whether anything waits. */
-	spin_lock_irqsave(&bh->lock, flags);
-	*q = (struct bh_queue){
-		.bh = bh,
-		.num = num,
-		.size = vring_size(num, PAGE_SIZE),
-		.desc = (void *)(bh->mine + BH_DESC(n)),
-		.avail = (void *)(bh->mine + BH_AVAIL(n)),
-		.used = (const void *)(bh->theirs + BH_USED(n)),
-		/* Of each port the queue of what the driver sends. */
-		.copied = virtio->vdev.id.device == VIRTIO_ID_CONSOLE && n % 2 == 1,
-		.receives = virtio->vdev.id.device == VIRTIO_ID_NET && n % 2 == 0,
-		.merged = __virtio_test_bit(&virtio->vdev, VIRTIO_NET_F_MRG_RXBUF),
-		.answers = virtio->vdev.id.device == VIRTIO_ID_BLOCK,
-	};
+	spin_lock_irqsave(&q->lock, flags);
+	q->num = num;
+	q->size = vring_size(num, PAGE_SIZE);
+	q->desc = (void *)(bh->mine + BH_DESC(n));
+	q->avail = (void *)(bh->mine + BH_AVAIL(n));
+	q->used = (const void *)(bh->theirs + BH_USED(n));
+	/* Of each port the queue of what the driver sends. */
+	q->copied = virtio->vdev.id.device == VIRTIO_ID_CONSOLE && n % 2 == 1;
+	q->receives = virtio->vdev.id.device == VIRTIO_ID_NET && n % 2 == 0;
+	q->merged = __virtio_test_bit(&virtio->vdev, VIRTIO_NET_F_MRG_RXBUF);
+	q->answers = virtio->vdev.id.device == VIRTIO_ID_BLOCK;
 	INIT_LIST_HEAD(&q->waiting);
-	spin_unlock_irqrestore(&bh->lock, flags);
+	spin_unlock_irqrestore(&q->lock, flags);
+	if (share(q, n, count))
+		return -ENOMEM;
 	q->pages = alloc_pages_exact(q->size, GFP_KERNEL | __GFP_ZERO);
 	q->chains = kvcalloc(num, sizeof(*q->chains), GFP_KERNEL);
 	if (!q->pages || !q->chains)
@@ -446,15 +463,18 @@ static int find_vqs(struct virtio_device *vdev, unsigned int count, struct virtq
 		    struct irq_affinity *affinity)
 {
 	struct bh_virtio *virtio = container_of(vdev, struct bh_virtio, vdev);
-	unsigned int n, own = 0;
+	unsigned int n, all = 0, own = 0;
 	u64 sizes = 0;
 	int err;
 
+	for (n = 0; n < count; n++)
+		all += !!NAME(n);
 	for (n = 0; n < count; n++) {
 		vqs[n] = NULL;
 		if (!NAME(n))
 			continue;
-		err = own < BH_QUEUES ? add_vq(virtio, &vqs[n], own, CALLBACK(n), NAME(n), CONTEXT(n)) :
+		err = own < BH_QUEUES ? add_vq(virtio, &vqs[n], own, all, CALLBACK(n), NAME(n),
+					       CONTEXT(n)) :
 					-ENOENT;
 		if (err) {
 			del_vqs(vdev);
@@ -537,7 +557,7 @@ static const char *learn(struct bh_device *bh, struct bh_description *is)
 	memcpy(is->said, bh->theirs + BH_CONFIG, is->config_len);
 	if (is->device == VIRTIO_ID_BLOCK)
 		return bh_block_config(&is->block, (const void *)is->said, is->features,
-				       is->sizes[0], bh->section);
+				       &is->queues, is->sizes, bh->section);
 	memcpy(is->config, is->said, is->config_len);
 	return NULL;
 }
@@ -576,8 +596,8 @@ static void begin(struct bh_device *bh, u32 peer)
 
 	if (!virtio)
 		return;
-	bh->peer = peer;
-	bh->spoilt = false;
+	WRITE_ONCE(bh->peer, peer);
+	WRITE_ONCE(bh->spoilt, false);
 	virtio->bh = bh;
 	virtio->vdev.dev.parent = &bh->pci->dev;
 	virtio->vdev.dev.release = release;
@@ -598,11 +618,8 @@ static void begin(struct bh_device *bh, u32 peer)
 /* No answer will come any more: a disk's requests end with errors, so that nobody waits for them. */
 static void give_up(struct bh_device *bh)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&bh->lock, flags);
-	bh->dead = true;
-	spin_unlock_irqrestore(&bh->lock, flags);
+	WRITE_ONCE(bh->dead, true);
+	/* It takes each queue's lock after that. */
 	tasklet_schedule(&bh->work);
 }
 
@@ -623,10 +640,10 @@ static void unplug(struct bh_device *bh)
 		unregister_virtio_device(&virtio->vdev);
 	}
 	bh->virtio = NULL;
-	bh->away = false;
-	bh->dead = false;
+	WRITE_ONCE(bh->away, false);
+	WRITE_ONCE(bh->dead, false);
 	bh->outlives = false;
-	bh->epoch = following(bh->epoch);
+	WRITE_ONCE(bh->epoch, following(bh->epoch));
 	say_hello(bh, OPEN);
 	ring(bh);
 }
@@ -642,8 +659,6 @@ static void end(struct bh_device *bh)
 /* The device side has left, or cannot be believed. */
 static void lose(struct bh_device *bh, bool open)
 {
-	unsigned long flags;
-
 	dev_info_ratelimited(&bh->pci->dev, "the device is %s: its side %s\n",
 			     bh->outlives ? "away" : "gone",
 			     bh->spoilt ? "spoilt the channel" :
@@ -654,12 +669,11 @@ static void lose(struct bh_device *bh, bool open)
 	if (!bh->outlives)
 		return end(bh);
 	mutex_lock(&bh->life);
-	spin_lock_irqsave(&bh->lock, flags);
-	bh->away = true;
 	bh->since = jiffies;
-	bh->spoilt = false;
-	spin_unlock_irqrestore(&bh->lock, flags);
+	WRITE_ONCE(bh->away, true);
 	part(bh);
+	/* Now no queue looks at that session any more. */
+	WRITE_ONCE(bh->spoilt, false);
 	mutex_unlock(&bh->life);
 	ring(bh);
 }
@@ -670,7 +684,6 @@ static void revive(struct bh_device *bh, u32 peer)
 	struct bh_virtio *virtio = bh->virtio;
 	struct bh_description is;
 	const char *why = learn(bh, &is);
-	unsigned long flags;
 	unsigned int n;
 
 	if (why)
@@ -680,34 +693,32 @@ static void revive(struct bh_device *bh, u32 peer)
 		return end(bh);
 	}
 	mutex_lock(&bh->life);
-	spin_lock_irqsave(&bh->lock, flags);
-	bh->peer = peer;
-	bh->away = false;
+	WRITE_ONCE(bh->peer, peer);
+	/*
+	 * First: what a queue takes from now on it offers itself, and bh_again() gives that its
+	 * place if it came too early. The device side looks at nothing before the hello.
+	 */
+	WRITE_ONCE(bh->away, false);
 	for (n = 0; n < BH_QUEUES; n++)
-		if (bh->queues[n].chains)
-			bh_again(&bh->queues[n]);
+		bh_again(&bh->queues[n]);
 	set_word(bh, BH_SIZES, virtio->sizes);
 	set_word(bh, BH_ACCEPTED, virtio->accepted);
 	set_word(bh, BH_STATUS, virtio->status);
 	say_hello(bh, OPEN);
-	spin_unlock_irqrestore(&bh->lock, flags);
 	mutex_unlock(&bh->life);
 	dev_info_ratelimited(&bh->pci->dev, "the device is back\n");
 	ring(bh);
 }
 
-/* Whether a disk's requests have waited for too long, or its side is away for too long. */
+/* Whether a disk's request has waited for too long, or its side is away for too long. */
 static bool late(struct bh_device *bh)
 {
-	unsigned long limit = (unsigned long)revive_s * HZ, flags;
+	unsigned long limit = (unsigned long)revive_s * HZ;
 	bool late = bh->away && time_after(jiffies, bh->since + limit);
 	unsigned int n;
 
-	spin_lock_irqsave(&bh->lock, flags);
 	for (n = 0; n < BH_QUEUES; n++)
-		late |= bh->queues[n].answers && !list_empty(&bh->queues[n].waiting) &&
-			time_after(jiffies, bh->answered + limit);
-	spin_unlock_irqrestore(&bh->lock, flags);
+		late |= bh_late(&bh->queues[n], limit);
 	return late;
 }
 
@@ -837,6 +848,7 @@ static void hush(struct bh_device *bh)
 static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 {
 	struct bh_device *bh = devm_kzalloc(&pci->dev, sizeof(*bh), GFP_KERNEL);
+	unsigned int n;
 	u64 hello;
 	int err;
 
@@ -853,12 +865,9 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	tasklet_setup(&bh->work, look);
 	INIT_DELAYED_WORK(&bh->watch, watch);
 	INIT_WORK(&bh->plug, plug);
-	err = bh_pool_init(&bh->out, bh->mine, bh->section);
-	if (!err)
-		err = bh_pool_init(&bh->in, bh->theirs, bh->section);
-	if (err) {
-		bitmap_free(bh->out.taken);
-		return err;
+	for (n = 0; n < BH_QUEUES; n++) {
+		spin_lock_init(&bh->queues[n].lock);
+		bh->queues[n].bh = bh;
 	}
 	/* Of a page that was cleared the other side may remember more. */
 	hello = word(bh->mine, BH_HELLO);
@@ -891,8 +900,6 @@ static void remove(struct pci_dev *pci)
 	tasklet_kill(&bh->work);
 	say_hello(bh, CLOSED);
 	ring(bh);
-	bitmap_free(bh->out.taken);
-	bitmap_free(bh->in.taken);
 }
 
 static const struct pci_device_id ids[] = {

@@ -1,5 +1,5 @@
 //! A disk through the wall: the stock driver of a Linux, 6.12 and 6.1, over a channel, with our module. Another Linux
-//! has the device side, a file. The device side is killed again and again, or lies.
+//! has the device side, a file or a loop device. The device side is killed again and again, or lies.
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run};
@@ -10,16 +10,57 @@ use std::time::Duration;
 
 pub fn jobs() -> Vec<Job> {
     vec![
-        Job::one("block/linux-6.12", 240, |bench| all(bench, [NEWER, OLDER], "doorbell")),
-        Job::one("block/linux-6.1", 240, |bench| all(bench, [OLDER, NEWER], "poll")),
-        Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "doorbell")),
-        Job::one("block/restarts-6.1", 240, |bench| restarts(bench, OLDER, "poll")),
+        Job::one("block/linux-6.12", 240, |bench| all(bench, [NEWER, OLDER], "doorbell", &SEVERAL)),
+        Job::one("block/linux-6.1", 240, |bench| all(bench, [OLDER, NEWER], "poll", &SINGLE)),
+        Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "doorbell", &SEVERAL)),
+        Job::one("block/restarts-6.1", 240, |bench| restarts(bench, OLDER, "poll", &SINGLE)),
+        Job::one("block/waits", 240, waits),
         Job::one("block/gone", 240, gone),
         Job::one("block/store", 240, |bench| store(bench, 0)),
         Job::one("block/store-restarts", 240, |bench| store(bench, 50)),
-        Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell")),
-        Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll")),
+        Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell", &SEVERAL)),
+        Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll", &SINGLE)),
     ]
+}
+
+/// A way to serve a disk.
+struct Way {
+    /// Queues that the client uses: one for each of its cores.
+    queues: u32,
+    /// Commands that make a disk of so many KiB at the device side, and its path.
+    made: fn(u32) -> String,
+    path: &'static str,
+    /// Options of the device side.
+    options: &'static str,
+}
+
+/// One queue, and a file in memory: no request waits at the device side.
+const SINGLE: Way = Way {
+    queues: 1,
+    made: |kib| format!("truncate -s {kib}K /tmp/disk"),
+    path: "/tmp/disk",
+    options: "",
+};
+/// Several queues, and a block device: some requests wait there, while other threads go on.
+const SEVERAL: Way = Way {
+    queues: 2,
+    made: |kib| format!("modprobe loop;truncate -s {kib}K /tmp/disk;losetup /dev/loop0 /tmp/disk"),
+    path: "/dev/loop0",
+    options: " --queues 4",
+};
+
+/// Two Linuxes, the client with a core for each queue.
+fn pair(way: &Way, kernels: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
+    let mut manifest = two(kernels, jobs, notify);
+    let cores: Vec<u32> = (0..way.queues).collect();
+    let both = [
+        ("cores = [1]", format!("cores = [{}]", way.queues)),
+        ("cores = [0]", format!("cores = {cores:?}")),
+    ];
+    for (of, to) in both {
+        manifest.0 = manifest.0.replace(of, &to);
+    }
+    manifest
 }
 
 /// A program's arguments, or a script of simple commands, as one word of a kernel's command line.
@@ -40,29 +81,38 @@ fn exercised<'a>(seen: &Seen, said: &'a str, path: &str) -> Result<&'a str, Stri
     found.ok_or_else(|| seen.wrong(format!("{path} was not as it was written")))
 }
 
-/// A file system on it, its whole device, and one that must not be written.
-fn all(bench: &Bench, kernels: [&str; 2], notify: &str) -> Result<String, String> {
-    const SECTORS: u64 = (24 << 20) / 512;
+/// A file system on it, its whole device, and a part of a file that must not be written.
+fn all(bench: &Bench, kernels: [&str; 2], notify: &str, way: &Way) -> Result<String, String> {
+    const KIB: u32 = 24 << 10;
     let client = script(
         "bhvirtio disk mkdir /mnt&&mount -t ext4 /dev/vda /mnt&&truncate -s 12M /mnt/file&&bhvirtio exercise /mnt/file 150\
          &&md5sum /mnt/file>/tmp/sum&&umount /mnt&&mount -t ext4 /dev/vda /mnt&&md5sum -c /tmp/sum&&umount /mnt\
-         &&bhvirtio exercise /dev/vda 200&&bhvirtio refuses constant",
+         &&bhvirtio exercise /dev/vda 200&&bhvirtio refuses constant\
+         &&dd if=/init bs=512 skip=1 count=128 of=/tmp/part&&cmp /dev/vdb /tmp/part&&echo the part is as it is",
     );
-    let server = script(
-        "zcat /ext4.gz>/tmp/disk;bhvirtio block lan /tmp/disk --serial flight-7&sleep 1;bhvirtio block constant /init --read-only --serial constant",
-    );
-    let mut manifest = two(kernels, [&client, &server], notify);
+    let Way { path, options, .. } = way;
+    let server = script(&format!(
+        "{};zcat /ext4.gz>{path};bhvirtio block lan {path} --offset 23M --length 2M;bhvirtio block lan {path} --serial flight-7{options}&\
+         sleep 1;bhvirtio block constant /init --read-only --serial constant --offset 512 --length 64K",
+        (way.made)(KIB)
+    ));
+    let mut manifest = pair(way, kernels, [&client, &server], notify);
     second(&mut manifest, notify);
     let seen = look(&manifest, bench)?;
     let said = driver(&seen)?;
-    for fact in
-        ["serial flight-7", &format!("size {SECTORS}"), "ro 0", "queue/write_cache write back"]
-    {
+    let (size, queues) = (format!("size {}", KIB * 2), format!("queues {}", way.queues));
+    for fact in ["serial flight-7", &size, "ro 0", "queue/write_cache write back", &queues] {
         seen.ensure(said.contains(&format!("vda: {fact}")), format!("no `{fact}`"))?;
     }
     seen.ensure(said.contains("constant refuses to be written"), "it can be written")?;
+    seen.ensure(said.contains("the part is as it is"), "the part of a file is another one")?;
     seen.ensure(said.contains("/mnt/file: OK"), "the file is another one after a mount")?;
-    seen.ensure(sound(seen.serial(2)?), "the device side's kernel complains")?;
+    let side = seen.serial(2)?;
+    seen.ensure(
+        side.contains("the disk would end at 26214400"),
+        "a part beyond the end is served",
+    )?;
+    seen.ensure(sound(side), "the device side's kernel complains")?;
     let file = exercised(&seen, said, "/mnt/file")?;
     Ok(format!("ext4: {file}; raw: {}", exercised(&seen, said, "/dev/vda")?))
 }
@@ -76,16 +126,19 @@ fn second(manifest: &mut Manifest, notify: &str) {
 }
 
 /// The device side is killed again and again, while the client writes and reads.
-fn restarts(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
+fn restarts(bench: &Bench, kernel: &str, notify: &str, way: &Way) -> Result<String, String> {
     const TIMES: usize = 50;
     /// A life can end before its session begins.
     const LEAST: usize = TIMES / 2;
-    let client = script("bhvirtio disk bhvirtio exercise /dev/vda 2400");
+    let client = script("bhvirtio disk bhvirtio exercise /dev/vda 3400");
+    let Way { path, options, .. } = way;
     let server = script(&format!(
-        "truncate -s 8M /tmp/disk;bhvirtio again {TIMES} 20 bhvirtio block lan /tmp/disk"
+        "{};bhvirtio again {TIMES} 50 bhvirtio block lan {path}{options}",
+        (way.made)(8 << 10)
     ));
-    let seen = look(&two([kernel, NEWER], [&client, &server], notify), bench)?;
+    let seen = look(&pair(way, [kernel, NEWER], [&client, &server], notify), bench)?;
     let said = driver(&seen)?;
+    seen.ensure(said.contains(&format!("vda: queues {}", way.queues)), "other queues than it has")?;
     let exercised = exercised(&seen, said, "/dev/vda")?;
     let side = seen.serial(2)?;
     seen.ensure(side.contains(&format!("killed {TIMES} times")), "it was not killed so often")?;
@@ -97,6 +150,20 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String>
     // Its log holds back some of them.
     seen.ensure(said.contains("the device is back"), "its driver saw no restart")?;
     Ok(format!("{TIMES} restarts, {sessions} sessions; {exercised}"))
+}
+
+/// A file system at the device side that is frozen: writes to the disk wait, and reads from it go on.
+fn waits(bench: &Bench) -> Result<String, String> {
+    let client = script("bhvirtio disk bhvirtio meanwhile /dev/vda");
+    let server = script(
+        "modprobe brd rd_nr=1 rd_size=24576;zcat /ext4.gz>/dev/ram0;mkdir /mnt;mount -t ext4 /dev/ram0 /mnt;truncate -s 8M /mnt/disk;\
+         bhvirtio block lan /mnt/disk --queues 2&sleep 1;echo frozen|dd of=/mnt/disk conv=notrunc;fsfreeze --freeze /mnt;sleep 5;fsfreeze --unfreeze /mnt;wait",
+    );
+    let seen = look(&pair(&SEVERAL, [NEWER, NEWER], [&client, &server], "doorbell"), bench)?;
+    let said = driver(&seen)?;
+    let read = said.contains("16 reads while a write waited");
+    seen.ensure(read, "a write that waits holds reads up")?;
+    Ok("16 reads while a write waited".into())
 }
 
 /// A driver sandbox of the kernel serves the Linux: `tests/store/virtio.toml`, with a Linux in the place of its first
@@ -156,14 +223,14 @@ fn gone(bench: &Bench) -> Result<String, String> {
 }
 
 /// A device side that lies, then an honest one.
-fn rogue(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
+fn rogue(bench: &Bench, kernel: &str, notify: &str, way: &Way) -> Result<String, String> {
     const LEAST: u64 = 100;
     let client = script("bhvirtio disk bhvirtio poke 3000&&bhvirtio exercise honest 50")
         + " bulkhead_virtio.revive_s=1";
     let server = script(
         "truncate -s 8M /tmp/disk;bhvirtio mislead lan 2500 bhvirtio block lan /tmp/disk --serial honest",
     );
-    let seen = look(&two([kernel, NEWER], [&client, &server], notify), bench)?;
+    let seen = look(&pair(way, [kernel, NEWER], [&client, &server], notify), bench)?;
     let said = driver(&seen)?;
     for part in ["the device side spoilt", "refused: ", "the device is back", "has another one"] {
         seen.ensure(said.contains(part), format!("the driver's Linux did not say `{part}`"))?;

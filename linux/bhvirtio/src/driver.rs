@@ -45,6 +45,8 @@ pub fn disk(program: &[&str]) -> io::Result<()> {
         let value = fs::read_to_string(disk.join(fact)).unwrap_or_default();
         println!("bhvirtio: {name}: {fact} {}", value.trim());
     }
+    let queues = fs::read_dir(disk.join("mq")).map_or(0, Iterator::count);
+    println!("bhvirtio: {name}: queues {queues}");
     let [program, arguments @ ..] = program else { return Ok(()) };
     done(Command::new(program).args(arguments))
 }

@@ -22,6 +22,9 @@ const MOST: usize = 160 << 10;
 /// Bytes that are read at a time when all is compared.
 const PIECE: usize = 128 << 10;
 
+/// Beginning of a disk that cannot be written for a while.
+const FROZEN: &[u8] = b"frozen";
+
 /// Works for so many milliseconds.
 pub fn run(path: &str, millis: &str) -> io::Result<()> {
     let millis = millis.parse().map_err(|_| io::Error::other("so many milliseconds?"))?;
@@ -46,6 +49,52 @@ pub fn run(path: &str, millis: &str) -> io::Result<()> {
     println!(
         "bhvirtio: {path}: {writes} writes, {reads} reads, {syncs} flushes, {zeroes} ranges of zeros, all as written"
     );
+    Ok(())
+}
+
+/// Waits until a disk begins with [`FROZEN`]. Then its device side cannot write, and it has to read nevertheless.
+pub fn meanwhile(path: &str) -> io::Result<()> {
+    const LIMIT: Duration = Duration::from_secs(60);
+    const LEAD: Duration = Duration::from_millis(300);
+    const READS: u64 = 16;
+    let open = || {
+        OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_DIRECT.bits()).open(path)
+    };
+    let file = open()?;
+    let mut memory = vec![0; 2 * PAGE];
+    let start = memory.as_ptr().align_offset(PAGE);
+    let page = &mut memory[start..start + PAGE];
+    let begun = Instant::now();
+    while !page.starts_with(FROZEN) {
+        file.read_exact_at(page, 0)?;
+        if begun.elapsed() > LIMIT {
+            return Err(io::Error::other(format!(
+                "{path} was not frozen within {} s",
+                LIMIT.as_secs()
+            )));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(LEAD);
+    let other = open()?;
+    let writer = thread::spawn(move || {
+        let memory = vec![0x77; 2 * PAGE];
+        let start = memory.as_ptr().align_offset(PAGE);
+        other.write_all_at(&memory[start..start + PAGE], 16 * PAGE as u64)
+    });
+    thread::sleep(LEAD);
+    for n in 1..=READS {
+        file.read_exact_at(page, n * 20 * PAGE as u64)?;
+    }
+    if writer.is_finished() {
+        return Err(io::Error::other(format!("{path}: the write did not wait")));
+    }
+    println!("bhvirtio: {path}: {READS} reads while a write waited");
+    writer.join().map_err(|_| io::Error::other("a thread panicked"))??;
+    file.read_exact_at(page, 16 * PAGE as u64)?;
+    if page.iter().any(|byte| *byte != 0x77) {
+        return Err(io::Error::other(format!("{path}: the write was lost")));
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 //! | `net DEVICE CHANNEL [ADDRESS [PROGRAM ...]]` | a network card for the driver, with its cable to DEVICE (a tap); with an address it is brought up, with a program it lasts as long as that |
 //! | `console CHANNEL` | a console for the driver, on this terminal |
 //! | `ask CHANNEL LINE ANSWER` | a console for scripts: types a line until the answer comes |
-//! | `block CHANNEL FILE [--read-only] [--serial NAME]` | a disk for the driver: a file, or a whole device |
+//! | `block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES]` | a disk for the driver: a file, a whole device, or a part of either |
 //! | `card ADDRESS [PROGRAM ...]` | driver's side: loads the drivers, gives the card its address, and runs a program |
 //! | `disk [PROGRAM ...]` | driver's side: loads the drivers, waits for a disk, and runs a program |
 //! | `terminal` | driver's side: a shell on the console |
@@ -15,6 +15,7 @@
 //! | `rogue CHANNEL MS [PROGRAM ...]` | for tests: writes garbage into the own section, then runs a program |
 //! | `lie CHANNEL MS [PROGRAM ...]` | for tests: as a network card, or a sender of records, packets with headers that lie, then a program in its place |
 //! | `exercise PATH MS` | for tests: writes and reads a file, a device, or the disk of this name, for so long, and looks that all is as it was written |
+//! | `meanwhile PATH` | for tests: reads a disk while a write to it waits |
 //! | `refuses NAME` | for tests: waits for the disk of that name, which must refuse to be written |
 //! | `again TIMES MS PROGRAM ...` | for tests: kills a program after about so long and starts it again, so many times; then lets it be |
 //! | `each TIMES MS PROGRAM ...` | for tests: runs a program to its end so many times, with pauses of about so long |
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         ["exercise", name, millis] => {
             driver::named(name).and_then(|path| exercise::run(&path.to_string_lossy(), millis))
         }
+        ["meanwhile", path] => exercise::meanwhile(path),
         ["refuses", name] => driver::refuses(name),
         ["each", times, millis, program, ref more @ ..] => {
             again::each(times, millis, Command::new(program).args(more))
@@ -81,7 +83,7 @@ fn main() -> ExitCode {
         ["poke", millis] => mislead::poke(millis),
         ["gate"] => gate::run(),
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | refuses NAME | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | gate",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | meanwhile PATH | refuses NAME | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | gate",
         )),
     };
     match done {

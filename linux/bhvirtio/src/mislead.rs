@@ -5,7 +5,7 @@ use crate::lie::Chance;
 use crate::side::Side;
 use bulkhead_channel::{Memory, Word};
 use bulkhead_virtio::block::*;
-use bulkhead_virtio::layout::used;
+use bulkhead_virtio::layout::{QUEUES, used};
 use bulkhead_virtio::{Chain, Offer};
 use nix::fcntl::OFlag;
 use std::fs::{self, OpenOptions};
@@ -56,7 +56,7 @@ impl Liar {
             sectors: SECTORS,
             most: 64 << 10,
             block: 512,
-            queues: 1,
+            queues: QUEUES as u16,
             ranges: 8,
             name: name("liar"),
         };
@@ -65,19 +65,20 @@ impl Liar {
             | feature::SEG_MAX
             | feature::BLOCK_SIZE
             | feature::FLUSH
+            | feature::QUEUES
             | feature::DISCARD
             | feature::WRITE_ZEROES;
-        let mut sizes: &[u16] = &[256];
+        let mut sizes: &[u16] = &[256; QUEUES];
         // Every fourth life describes another disk, most of which cannot be.
         if life % 4 == 3 {
             for _ in 0..=self.chance.below(2) {
-                let at = self.chance.of(&[0, 4, 8, 12, 20, 36, 40, 44, 48, 52, 56, 96]);
+                let at = self.chance.of(&[0, 4, 8, 12, 20, 32, 36, 40, 44, 48, 52, 56, 96]);
                 config[at..at + 4].copy_from_slice(&self.chance.of(&BORDERS).to_le_bytes());
             }
             if self.chance.below(4) == 0 {
                 features ^= 1 << self.chance.below(24);
             }
-            sizes = self.chance.of(&[&[256], &[2], &[4], &[16, 16]]);
+            sizes = self.chance.of(&[&[256], &[2], &[4], &[16, 16], &[256, 256, 256, 4]]);
         }
         let offer = Offer { device: DEVICE, features, config: &config, queues: sizes };
         let mut side = Side::open(channel, &offer)?;
@@ -97,20 +98,25 @@ impl Liar {
 
     fn round(&mut self, side: &mut Side) -> bool {
         let mut chains = Vec::new();
-        while let Some(Ok(Some(chain))) = side.device.queue(0).map(|queue| queue.take()) {
-            chains.push(chain);
+        for number in 0..QUEUES {
+            while let Some(Ok(Some(chain))) = side.device.queue(number).map(|queue| queue.take()) {
+                chains.push((number, chain));
+            }
         }
         self.requests += chains.len() as u64;
         if self.chance.below(4) == 0 {
             chains.reverse();
         }
-        for chain in &chains {
-            self.answer(side, chain);
+        for (number, chain) in &chains {
+            // Now and then another queue's.
+            let lost = self.chance.below(64) == 0;
+            let number = if lost { self.chance.below(QUEUES) } else { *number };
+            self.answer(side, number, chain);
         }
         !chains.is_empty()
     }
 
-    fn answer(&mut self, side: &mut Side, chain: &Chain) {
+    fn answer(&mut self, side: &mut Side, number: usize, chain: &Chain) {
         let len = chain.writes.len;
         let last = chain.writes.at + len.saturating_sub(1);
         let how = self.chance.below(24);
@@ -135,7 +141,7 @@ impl Liar {
         // All that is read is zeros, also from the honest disk afterwards. An answer that is short hides other bytes.
         let content = if written == len { 0 } else { STALE };
         write(&side.mine, chain.writes.at, &vec![content; len.saturating_sub(1)]);
-        if let Some(queue) = side.device.queue(0) {
+        if let Some(queue) = side.device.queue(number) {
             (0..times).for_each(|_| queue.used(chain, written));
             queue.tell();
         }
@@ -144,7 +150,7 @@ impl Liar {
             let slot = self.chance.below(16);
             let value =
                 self.chance.of(&[0, 1, 255, 256, 0xFFFF, u64::MAX, 1 << 32, 5 << 16 | 3 << 32]);
-            if let Some(word) = side.mine.word(used(0) + 8 * slot) {
+            if let Some(word) = side.mine.word(used(number) + 8 * slot) {
                 word.release(value);
             }
         }

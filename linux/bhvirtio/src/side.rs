@@ -21,15 +21,22 @@ pub struct Side {
     pub theirs: Mapping<'static>,
     pub mine: Mapping<'static>,
     name: String,
-    bells: Option<Bells>,
-    idle: u32,
+    /// By the manifest's `notify` each side rings the other one, which sleeps until then.
+    caller: Option<Caller<Mapping<'static>, Register<'static>>>,
+    rest: Rest,
     /// How often each kind of news came.
     told: [u32; 3],
 }
 
-/// By the manifest's `notify` each side rings the other one, which sleeps until then.
+/// Ways to wait for the driver.
+#[derive(Default)]
+pub struct Rest {
+    bells: Option<Bells>,
+    /// Rounds since there was something to do.
+    idle: u32,
+}
+
 struct Bells {
-    driver: Caller<Mapping<'static>, Register<'static>>,
     arm: Arm<Mapping<'static>>,
     bed: Bed,
     brake: Brake,
@@ -53,20 +60,20 @@ impl Side {
         let small = |Misfit| other("its sections are too small");
         let device = device.map_err(small)?;
         let (theirs, mine) = (*pair.tx(), *pair.rx());
-        let bells = match pair.doorbell() {
-            Some(_) => Some(Bells {
-                driver: Caller::new(
-                    Bell::open(mine, &theirs).map_err(small)?,
-                    Register::of(channel),
-                ),
-                arm: pair.arm().map_err(small)?,
-                bed: Bed::open(channel)?,
-                brake: Brake::default(),
-            }),
-            None => None,
-        };
-        let (name, idle, told) = (name.to_owned(), 0, [0; 3]);
-        Ok(Self { device, driver, own, theirs, mine, name, bells, idle, told })
+        let (mut caller, mut rest) = (None, Rest::default());
+        if pair.doorbell().is_some() {
+            let bell = Bell::open(mine, &theirs).map_err(small)?;
+            caller = Some(Caller::new(bell, Register::of(channel)));
+            let (arm, bed) = (pair.arm().map_err(small)?, Bed::open(channel)?);
+            rest.bells = Some(Bells { arm, bed, brake: Brake::default() });
+        }
+        let (name, told) = (name.to_owned(), [0; 3]);
+        Ok(Self { device, driver, own, theirs, mine, name, caller, rest, told })
+    }
+
+    /// Gives its ways to wait away: another thread may answer while one waits.
+    pub fn take_rest(&mut self) -> Rest {
+        std::mem::take(&mut self.rest)
     }
 
     /// Says what became of the driver; its features when it begins.
@@ -76,7 +83,7 @@ impl Side {
         self.ring();
         if let Some(news) = news {
             // There may be more: a driver that has left may be back.
-            self.idle = 0;
+            self.rest.again();
             self.tell(news);
         }
         news
@@ -84,16 +91,16 @@ impl Side {
 
     /// Wakes the driver if it sleeps: after whatever was written for it.
     pub fn ring(&mut self) {
-        if let Some(bells) = &mut self.bells {
-            bells.driver.tell();
+        if let Some(caller) = &mut self.caller {
+            caller.tell();
         }
     }
 
     /// Leaves.
     pub fn close(mut self) {
         self.device.close();
-        if let Some(bells) = &mut self.bells {
-            bells.driver.tell();
+        if let Some(caller) = &mut self.caller {
+            caller.tell();
         }
     }
 
@@ -118,8 +125,7 @@ impl Side {
         }
     }
 
-    /// Wakes the driver after a round. If for some rounds there was nothing to do, it waits for work, or until a file
-    /// can be read, but no longer than `most`. Where the driver does not ring it looks, ever more seldom.
+    /// Wakes the driver after a round, and rests.
     pub fn rest(
         &mut self,
         worked: bool,
@@ -127,10 +133,24 @@ impl Side {
         most: Option<Duration>,
     ) -> io::Result<()> {
         self.ring();
-        self.idle = if worked { 0 } else { self.idle.saturating_add(1) };
-        if let Some(bells) = self.bells.as_mut().filter(|_| worked) {
-            bells.brake = Brake::default();
+        self.rest.after(worked, file, most)
+    }
+}
+
+impl Rest {
+    /// Ends a round. If for some rounds there was nothing to do, it waits for work, or until a file can be read, but no
+    /// longer than `most`. Where the driver does not ring it looks, ever more seldom.
+    pub fn after(
+        &mut self,
+        worked: bool,
+        file: Option<BorrowedFd<'_>>,
+        most: Option<Duration>,
+    ) -> io::Result<()> {
+        if worked {
+            self.worked();
+            return Ok(());
         }
+        self.idle = self.idle.saturating_add(1);
         let Some(n) = self.idle.checked_sub(EAGER) else { return Ok(()) };
         match &mut self.bells {
             // Once more, after that.
@@ -149,6 +169,24 @@ impl Side {
             None => wait([None, file], Some(pause(n)))?,
         }
         Ok(())
+    }
+
+    /// There was something to do.
+    pub fn worked(&mut self) {
+        self.again();
+        if let Some(bells) = &mut self.bells {
+            bells.brake = Brake::default();
+        }
+    }
+
+    /// Looks some rounds more before it waits.
+    pub fn again(&mut self) {
+        let armed = self.idle >= EAGER;
+        self.idle = 0;
+        // Else the driver would ring a side that is awake.
+        if let Some(bells) = self.bells.as_mut().filter(|_| armed) {
+            bells.arm.disarm();
+        }
     }
 }
 

@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Parts of a read or a write, at most.
 pub const PARTS: usize = 64;
+/// `RWF_NOWAIT` of `preadv2(2)`.
+const NOWAIT: libc::c_int = 8;
 
 /// A section, as long as the program runs: it stays mapped.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +21,8 @@ pub struct Section {
 
 // SAFETY: it stands for memory that others use at any time anyhow; nothing of it belongs to a thread.
 unsafe impl Send for Section {}
+// SAFETY: as of `Send`; it has no state of its own.
+unsafe impl Sync for Section {}
 
 impl Section {
     /// The section of a peer, of a channel that will not be unmapped ([`Channel::pair`]).
@@ -125,6 +129,33 @@ impl Section {
             // SAFETY: as in `read_from`.
             result(unsafe { libc::pread(raw(file.as_fd()), part.iov_base, part.iov_len, place) })
         })
+    }
+
+    /// As [`Section::read_from_at`], but only if the kernel need not wait for a device; `false`: it would have to, and
+    /// some bytes may have been read.
+    ///
+    /// # Errors
+    /// As there; [`io::ErrorKind::Unsupported`]: such a file cannot tell.
+    pub fn read_now_at(
+        &self,
+        file: &impl AsFd,
+        at: usize,
+        len: usize,
+        place: u64,
+    ) -> io::Result<bool> {
+        let part = self.part(at, len)?;
+        let place = offset(place, 0)?;
+        let (call, file) = (libc::SYS_preadv2, raw(file.as_fd()));
+        // SAFETY: as in `read_from`. On 64 bits the offset's upper half is not looked at.
+        let done = unsafe { libc::syscall(call, file, &raw const part, 1, place, 0, NOWAIT) };
+        match result(done as libc::ssize_t) {
+            Ok(done) => Ok(done == len),
+            Err(why) if why.raw_os_error() == Some(libc::EAGAIN) => Ok(false),
+            Err(why) if why.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            Err(why) => Err(why),
+        }
     }
 
     /// Writes 16 bits.
