@@ -17,6 +17,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/gone", 240, gone),
         Job::one("block/store", 240, |bench| store(bench, 0)),
         Job::one("block/store-restarts", 240, |bench| store(bench, 50)),
+        Job::one("block/faults", 240, |bench| faults(bench, |text| text, "crash,spin,sleep,kernel,client,state,rings,dma,index,id,length,short,status", 26)),
         Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell")),
         Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll")),
     ]
@@ -99,30 +100,40 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String>
     Ok(format!("{TIMES} restarts, {sessions} sessions; {exercised}"))
 }
 
-/// A driver sandbox of the kernel serves the Linux: `tests/store/virtio.toml`, with a Linux in the place of its first
-/// client. It is restarted so many times by the Linux itself, while that writes and reads.
-fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
+/// A driver sandbox of the kernel with a Linux: `tests/store/virtio.toml`, with a Linux in the place of its first client.
+fn served(change: impl Fn(String) -> String, client: &str) -> Result<Manifest, String> {
     let path = build::root().join("tests/store/virtio.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let (text, _) = text.split_once("[[sandbox]]\nname = \"one\"").ok_or("no client in it")?;
-    let text = text
+    let text = change(text.to_owned())
         .replace("ends_with = [\"one\", \"two\"]", "ends_with = [\"one\"]")
         .replace("disk=first:0:4096 disk=second:4096:0:ro", "disk=first:0:16384")
         .replace("    { channel = \"second\", notification = \"work\", bits = 4 },\n", "")
         .replace("dma = [\"rings\", \"first\", \"second\"]", "dma = [\"rings\", \"first\"]")
         .replace("size = \"256 KiB\"", "size = \"1 MiB\"");
+    let mut manifest = Manifest(text).linux("one", NEWER, client, &[1], "256 MiB", 1);
+    manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:virtio.cpio");
+    Ok(manifest)
+}
+
+/// Runs it with the disk's file.
+fn serve(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
+    super::store::disk(&bench.dir)?;
+    // In real time: virtual time runs ahead of a disk.
+    run(manifest, &bench.dir, |o| {
+        o.time = bulkhead_qemu::Time::Live;
+        o.limit = Duration::from_secs(220);
+    })
+}
+
+/// The driver sandbox is restarted so many times by the Linux itself, while that writes and reads.
+fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
     let client = script(&format!(
         "bhvirtio disk;bhvirtio exercise /dev/vda 6000&bhvirtio each {restarts} 40 bulkheadctl restart store;wait"
     ));
-    let mut manifest = Manifest(text).linux("one", NEWER, &client, &[1], "256 MiB", 1);
+    let mut manifest = served(|text| text, &client)?;
     manifest.0 += "restart = [\"store\"]\n";
-    manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:virtio.cpio");
-    super::store::disk(&bench.dir)?;
-    // In real time: virtual time runs ahead of a disk.
-    let seen = run(&manifest, &bench.dir, |o| {
-        o.time = bulkhead_qemu::Time::Live;
-        o.limit = Duration::from_secs(220);
-    })?;
+    let seen = serve(&manifest, bench)?;
     let said = driver(&seen)?;
     seen.undisturbed("one", &["exited", "stopped"])?;
     let exercised = exercised(&seen, said, "/dev/vda")?;
@@ -136,6 +147,32 @@ fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
     seen.ensure(store.restarts == u64::from(restarts), format!("{} restarts", store.restarts))?;
     seen.ensure(store.denials == 0, format!("{} denials of the store", store.denials))?;
     Ok(format!("{restarts} restarts; {exercised}"))
+}
+
+/// Faults in the driver, one after the other, while the Linux writes and reads: its whole disk, then a file system.
+fn faults(
+    bench: &Bench,
+    disk: fn(String) -> String,
+    kinds: &str,
+    count: u64,
+) -> Result<String, String> {
+    let client = script("bhvirtio disk;bhvirtio exercise /dev/vda 20000");
+    let faulty = |text: String| {
+        let args = format!("args = \"faults={count} kinds={kinds} disk=first");
+        disk(text)
+            .replace("artifact:program-store", "artifact:store-rogue")
+            .replace("args = \"disk=first", &args)
+    };
+    let seen = serve(&served(faulty, &client)?, bench)?;
+    let said = driver(&seen)?;
+    seen.undisturbed("one", &["exited", "stopped"])?;
+    let exercised = exercised(&seen, said, "/dev/vda")?;
+    seen.ensure(!said.contains("I/O error"), "the client saw an error")?;
+    seen.ensure(!said.contains("the device is gone"), "the client lost its disk")?;
+    let all = format!("store: all {count} faults were planted");
+    seen.ensure(seen.console.contains(&all), format!("nobody says {all:?}"))?;
+    let store = seen.sandbox("store")?;
+    Ok(format!("{count} faults, {} restarts; {exercised}", store.restarts))
 }
 
 /// A device side that has another disk than the one before, and one that is silent for longer than the client waits.

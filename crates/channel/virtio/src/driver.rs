@@ -189,9 +189,20 @@ impl<M: Memory> Driver<M> {
         let Some(rings) = self.rings.as_mut().filter(|_| self.begun) else { return Ok(None) };
         let found = rings.used();
         if found.is_err() {
-            self.refuse();
+            self.give_up();
         }
         found
+    }
+
+    /// Ends the session, because the device's side wrote something impossible, and says so. A new session follows when
+    /// that side begins anew.
+    pub fn give_up(&mut self) {
+        let seen = self.peer;
+        self.refuse();
+        if let Some(status) = self.mine.word(STATUS) {
+            status.release(FAILED);
+        }
+        self.hello.fenced(Hello { phase: Phase::Absent, epoch: self.epoch, seen }.word());
     }
 
     /// Begins a new epoch with empty rings. It says so before it clears them: the device's side then knows why.
