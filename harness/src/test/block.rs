@@ -17,7 +17,14 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/gone", 240, gone),
         Job::one("block/store", 240, |bench| store(bench, 0)),
         Job::one("block/store-restarts", 240, |bench| store(bench, 50)),
-        Job::one("block/faults", 240, |bench| faults(bench, |text| text, "crash,spin,sleep,kernel,client,state,rings,dma,index,id,length,short,status", 26)),
+        Job::one("block/faults", 240, |bench| {
+            faults(
+                bench,
+                |text| text,
+                "crash,spin,sleep,kernel,client,state,rings,dma,index,id,length,short,status",
+                26,
+            )
+        }),
         Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell")),
         Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll")),
     ]
@@ -164,6 +171,7 @@ fn faults(
             .replace("args = \"disk=first", &args)
     };
     let seen = serve(&served(faulty, &client)?, bench)?;
+    let _ = std::fs::write(bench.dir.join("console"), &seen.console);
     let said = driver(&seen)?;
     seen.undisturbed("one", &["exited", "stopped"])?;
     let exercised = exercised(&seen, said, "/dev/vda")?;

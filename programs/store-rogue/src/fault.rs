@@ -1,16 +1,14 @@
 //! Kinds of faults.
 
 use bulkhead_program::abi::{Grant, name::Messages};
-use bulkhead_program::channel::{Bytes, Memory};
 use bulkhead_program::bell::caller;
-use bulkhead_program::{FOREVER, Program, now, wait_until};
+use bulkhead_program::channel::page::{Hello, Phase};
+use bulkhead_program::channel::{Bytes, Memory, Word};
+use bulkhead_program::{FOREVER, Program, wait_until};
 use bulkhead_store::disk::{Disk, Operation, Request};
-use bulkhead_virtio::layout::{NUM, POOL, avail, desc, used};
+use bulkhead_virtio::layout::{HELLO, NUM, POOL, avail, desc, used};
 use store_programs::disk::AnyDisk;
 use store_programs::serve::Channel;
-
-/// Nanoseconds in which a client sees an answer: less than a guard waits.
-const SEEN: u64 = 1_000_000;
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,7 +145,6 @@ impl Planted<'_> {
 
     /// Size that the client has chosen for its queue.
     fn size(&self) -> usize {
-        use bulkhead_program::channel::Word;
         let sizes = self.channel.theirs.word(bulkhead_virtio::layout::SIZES);
         usize::from(sizes.map_or(0, |sizes| sizes.acquire()) as u16).clamp(1, NUM)
     }
@@ -164,13 +161,16 @@ impl Planted<'_> {
         }
         core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
         ring.write(2, &index.to_le_bytes());
-        // The client sees it before the driver writes its own word there again.
+        // The client sees it before the driver writes its own word there again. If not, this driver answers nobody.
         let pair = self.program.pairs(self.name).next();
         if let Some(mut caller) = pair.and_then(|pair| caller(&pair)) {
             caller.ring();
         }
-        let due = now() + SEEN;
-        while now() < due {
+        let there = || {
+            let hello = self.channel.theirs.word(HELLO).map_or(0, |word| word.acquire());
+            Hello::of(hello).phase == Phase::Open
+        };
+        while there() {
             core::hint::spin_loop();
         }
     }
@@ -204,8 +204,13 @@ impl Planted<'_> {
     /// A read to the beginning of the sandbox's memory, where the kernel is.
     fn trespass(&mut self) {
         const KERNEL: u64 = 2 << 20;
-        let request =
-            Request { tag: u16::MAX, operation: Operation::Read, sector: 0, address: KERNEL, len: 512 };
+        let request = Request {
+            tag: u16::MAX,
+            operation: Operation::Read,
+            sector: 0,
+            address: KERNEL,
+            len: 512,
+        };
         if self.disk.submit(&request).is_ok() {
             self.disk.ring();
         }

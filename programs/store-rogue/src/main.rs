@@ -18,7 +18,8 @@ mod trespass;
 
 use bulkhead_disks::Wrong;
 use bulkhead_program::channel::{Bytes, Memory};
-use bulkhead_program::{Program, now, println};
+use bulkhead_program::marker::{EVENT, id};
+use bulkhead_program::{Program, mark, now, println};
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Request};
 use fault::{Kind, Planted};
 use store_programs::disk::AnyDisk;
@@ -31,6 +32,7 @@ const COUNT: usize = 2048;
 
 fn rogue(program: Program) -> u32 {
     store(program, |mut disk, channels| {
+        mark!(EVENT | id::BLOCK_DISK, ticks());
         let first = channels.into_iter().flatten().next().expect("a client");
         let disks = program.args().split_ascii_whitespace().filter_map(|w| w.strip_prefix("disk="));
         let name = disks.into_iter().next().and_then(|disk| disk.split(':').next());
@@ -52,6 +54,11 @@ fn rogue(program: Program) -> u32 {
         rogue.draw();
         rogue
     })
+}
+
+fn ticks() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Moment in a request's life at which a fault comes.
@@ -112,7 +119,13 @@ impl Rogue {
         if let Some(count) = self.channel.mine.bytes(COUNT, 8) {
             count.set_word(0, number);
         }
-        println!("{}: fault {number} at {} us: {}", self.program.name(), now() / 1_000, kind.name());
+        println!(
+            "{}: fault {number} at {} us: {}",
+            self.program.name(),
+            now() / 1_000,
+            kind.name()
+        );
+        mark!(EVENT | id::BLOCK_FAULT, ticks());
         kind.plant(&mut Planted {
             program: self.program,
             disk: &mut self.disk,

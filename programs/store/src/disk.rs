@@ -50,7 +50,6 @@ impl AnyDisk {
         }
         VirtioBlk::new(&configuration, bars, queues, Now, 0).map(Self::Virtio)
     }
-
 }
 
 /// The name of a grant of registers or memory.

@@ -11,7 +11,6 @@
 //!
 //! * `every=MS` (default 2): time between two questions;
 //! * `missed=N` (default 3): so many questions without an answer are a failure;
-//! * `start=MS` (default 10,000): time from the beginning to the first answer;
 //! * `pause=MS` (default 500): time between a failure before the first answer and the new beginning, so that a driver
 //!   that cannot begin does not begin all the time.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -39,7 +38,6 @@ struct Guard {
     reply: Reply,
     /// Times, ns.
     every: u64,
-    start: u64,
     pause: u64,
     missed: u64,
     begun: bool,
@@ -59,7 +57,6 @@ fn guard(program: Program) -> u32 {
         trouble: program.serves("trouble"),
         reply: program.reply("guard"),
         every: millis("every", 2),
-        start: millis("start", 10_000),
         pause: millis("pause", 500),
         missed: number("missed", 3),
         begun: false,
@@ -70,8 +67,7 @@ fn guard(program: Program) -> u32 {
 impl Guard {
     /// Asks for ever.
     fn watch(&mut self) -> ! {
-        let begin = now();
-        let (mut asked, mut missed, mut since) = (0, 0, begin);
+        let (mut asked, mut missed, mut since) = (0, 0, now());
         loop {
             asked += 1;
             self.progress.ask(asked);
@@ -84,10 +80,7 @@ impl Guard {
                 continue;
             }
             missed += 1;
-            let due = match self.begun {
-                true => self.progress.busy_until().min(since.saturating_add(LONGEST)),
-                false => begin.saturating_add(self.start),
-            };
+            let due = self.progress.busy_until().min(since.saturating_add(LONGEST));
             if missed >= self.missed && now() >= due {
                 let silent = (now() - since) / 1_000;
                 self.fail(format_args!("it gives no answer for {silent} us"));
@@ -119,7 +112,8 @@ impl Guard {
     /// Lets the sandbox begin anew.
     fn fail(&self, why: core::fmt::Arguments<'_>) -> ! {
         println!("{}: {why}; the sandbox begins anew", self.program.name());
-        if !self.begun {
+        // An answer that nobody has looked at is one, too.
+        if self.progress.answered() == 0 {
             let until = now().saturating_add(self.pause);
             while now() < until && self.trouble.receive_until(self.reply, until).is_ok() {}
         }

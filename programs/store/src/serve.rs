@@ -126,8 +126,11 @@ fn serve<D: Driven>(
     wrap: impl FnOnce(AnyDisk, [Option<Channel>; CLIENTS]) -> D,
 ) -> Result<(), Why> {
     let progress = Progress::find(program);
+    let busy = |nanos| progress.iter().for_each(|progress| progress.busy(nanos));
     // Its reset is over before a word is said at a channel: no page of a section is used again before that.
+    busy(RESET);
     let disk = AnyDisk::open(program, RINGS).map_err(Why::Disk)?;
+    busy(0);
     let info = *disk.info();
     println!("{}: {} sectors", program.name(), info.sectors);
     let number = |name, default| program.number(name).unwrap_or(default);
@@ -256,8 +259,7 @@ impl<D: Driven> Server<'_, D> {
             self.clients.arm(true);
             let mut ticks = 0;
             if !self.round()? {
-                let until =
-                    if self.clients.under_way() > 0 { now() + PATIENCE } else { FOREVER };
+                let until = if self.clients.under_way() > 0 { now() + PATIENCE } else { FOREVER };
                 wait_until(sleep.work, until).map_err(|_| "it cannot wait for its notification")?;
                 ticks = SLEEP;
             }
@@ -270,6 +272,9 @@ impl<D: Driven> Server<'_, D> {
     /// A round, and a look whether all is sound. Returns true if there was anything to do.
     fn round(&mut self) -> Result<bool, Why> {
         let (program, names) = (self.program, &self.names);
+        if self.disk.progress.as_ref().is_some_and(Progress::answer) {
+            self.disk.disk.check();
+        }
         let mut news = |client: usize, news: News| {
             let said = match news {
                 News::Begun(_) => "begins",
@@ -283,12 +288,9 @@ impl<D: Driven> Server<'_, D> {
             self.disk.disk.fault().map_or(dead, Why::Disk)
         })?;
         let complaint = self.clients.complaint();
-        let Some(progress) = &self.disk.progress else {
+        if self.disk.progress.is_none() {
             complaint.into_iter().for_each(|client| self.clients.renew(client));
             return Ok(busy);
-        };
-        if progress.answer() {
-            self.disk.disk.check();
         }
         if let Some(wrong) = self.disk.disk.fault() {
             return Err(Why::Disk(wrong));
@@ -297,9 +299,7 @@ impl<D: Driven> Server<'_, D> {
             return Err("the disk answers a request of nobody's".into());
         }
         match complaint {
-            Some(client) if now() >= self.believes => {
-                Err(Why::Client(self.names[client]))
-            }
+            Some(client) if now() >= self.believes => Err(Why::Client(self.names[client])),
             Some(client) => {
                 println!("{}: {} gets its device anew", program.name(), self.names[client]);
                 self.clients.renew(client);

@@ -4,8 +4,8 @@ use crate::disk::{Info, Operation, Request};
 use bulkhead_channel::bell::{Arm, Caller, Ring};
 use bulkhead_channel::{Memory, Misfit};
 use bulkhead_virtio::block::{
-    Asked, CONFIG, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, SECTOR, SEGMENT, UNKNOWN, feature, fits,
-    name, read, write,
+    Asked, CONFIG, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, SECTOR, SEGMENT, UNKNOWN, feature,
+    fits, name, read, write,
 };
 use bulkhead_virtio::layout::NUM;
 use bulkhead_virtio::{Chain, Device, News, Offer, Part, Queue};

@@ -87,9 +87,8 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
 
     /// Returns a client that has given up on its device, because an answer could not be. Its session is over.
     pub fn complaint(&mut self) -> Option<usize> {
-        let complains = |client: &mut Option<Client<M, R>>| {
-            client.as_mut().is_some_and(Client::complains)
-        };
+        let complains =
+            |client: &mut Option<Client<M, R>>| client.as_mut().is_some_and(Client::complains);
         self.clients.iter_mut().position(complains)
     }
 
