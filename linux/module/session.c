@@ -53,7 +53,7 @@ MODULE_PARM_DESC(revive_s, "seconds that a disk's requests wait for a device sid
  * side that ends and begins anew is seen at once: so many looks may follow one another.
  */
 #define WATCH_MS 20
-#define WATCH_BURST 4
+#define WATCH_BURST 8
 #define ALIVE_MS 500
 
 /* What a device side says of its device, and what its driver sees of that. */

@@ -44,7 +44,8 @@ pub const AHCI: Disk = Disk {
 /// Measures all kinds, one after the other. The slowest counts.
 pub fn recovery(disk: &Disk) -> Found {
     let kinds = KINDS;
-    let faults = format!("faults={} kinds={} complaint=0", kinds.len(), kinds.join(","));
+    let faults =
+        format!("faults={} kinds={} complaint=0 least=64 within=16", kinds.len(), kinds.join(","));
     let job = "bulkhead.run=sh:-c,bhvirtio disk bhvirtio answers /dev/vda 2500"
         .replacen(' ', "${IFS}", 9);
     let mut system = System::new("store-recovery", disk.row)

@@ -5,8 +5,8 @@
 //!
 //! * `faults=N`: so many faults, one after the other, over all lives of the sandbox;
 //! * `kinds=KIND,...` (default all of [`KINDS`]): they are taken in turn;
-//! * `seed=N` (default 1), `within=N` (default 64): each fault comes after a number of requests that is drawn from 1 to
-//!   `within`;
+//! * `seed=N` (default 1), `within=N` (default 64), `least=N` (default 1): each fault comes after a number of requests
+//!   that is drawn, of `within` numbers from `least` on;
 //! * `trespass=1`: before it serves, it tells the disk to write to memory that the disk must not reach.
 //!
 //! The number of faults so far lies in the driver's section of the first channel, in a place that the protocol does not
@@ -43,6 +43,7 @@ fn rogue(program: Program) -> u32 {
             faults: program.number("faults").unwrap_or(0),
             seed: program.number("seed").unwrap_or(1),
             within: program.number("within").unwrap_or(64).max(1),
+            least: program.number("least").unwrap_or(1),
             program,
             disk,
             channel: first,
@@ -80,6 +81,7 @@ struct Rogue {
     faults: u64,
     seed: u64,
     within: u64,
+    least: u64,
     /// Requests until the next fault.
     left: u64,
     next: Option<Kind>,
@@ -104,7 +106,7 @@ impl Rogue {
         drawn = (drawn ^ drawn >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         drawn = (drawn ^ drawn >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         drawn ^= drawn >> 31;
-        self.left = 1 + drawn % self.within;
+        self.left = self.least.max(1) + drawn % self.within;
         self.point = [Point::Submit, Point::Ring, Point::Completed][(drawn >> 40) as usize % 3];
         self.next = Kind::of(self.program.arg("kinds"), number);
     }
