@@ -17,14 +17,10 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/gone", 240, gone),
         Job::one("block/store", 240, |bench| store(bench, 0)),
         Job::one("block/store-restarts", 240, |bench| store(bench, 50)),
-        Job::one("block/faults", 240, |bench| {
-            faults(
-                bench,
-                |text| text,
-                "crash,spin,sleep,kernel,client,state,rings,dma,index,id,length,short,status",
-                26,
-            )
-        }),
+        Job::one("block/faults-raw", 400, |bench| faults(bench, |text| text, "raw", 52)),
+        Job::one("block/faults-ext4", 400, |bench| faults(bench, |text| text, "ext4", 52)),
+        Job::one("block/faults-nvme", 400, |bench| faults(bench, super::store::nvme, "raw", 52)),
+        Job::one("block/faults-soak", 1200, |bench| faults(bench, |text| text, "ext4", 1000)),
         Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell")),
         Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll")),
     ]
@@ -157,7 +153,7 @@ fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
 }
 
 /// Faults in the driver, of all kinds, one after the other, while the Linux writes and reads: the whole disk, or a file on
-/// ext4, which is clean afterwards. It goes on until there was the last fault, and sees no error.
+/// ext4, which is mounted again afterwards. It goes on until there was the last fault, and sees no error.
 fn faults(
     bench: &Bench,
     disk: fn(String) -> String,
