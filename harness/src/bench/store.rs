@@ -20,33 +20,38 @@ pub struct Disk {
     row: &'static str,
     changes: &'static [(&'static str, &'static str)],
     longest: f64,
+    /// Kinds that are left out, at the end of the list.
+    left_out: usize,
 }
 
 /// A virtio block device.
-pub const VIRTIO: Disk = Disk { row: "block.recovery_ms", changes: &[], longest: 30.0 };
-/// An NVMe controller.
+pub const VIRTIO: Disk =
+    Disk { row: "block.recovery_ms", changes: &[], longest: 30.0, left_out: 0 };
+/// An NVMe controller. 100 ms are PCI's for a function-level reset (PCIe 5.0, 6.6.2).
 pub const NVME: Disk = Disk {
     row: "block.recovery_nvme_ms",
     changes: &[
         ("pci:00:03.0", "pci:00:07.0"),
         ("number = 0", "number = 1"),
-        ("16 KiB\"\n\n# Lets", "64 KiB\"\n\n# Lets"),
+        ("16 KiB\"\n\n[[health", "64 KiB\"\n\n[[health"),
     ],
-    longest: 30.0,
+    longest: 130.0,
+    left_out: 0,
 };
-/// An AHCI controller.
+/// An AHCI controller. Told garbage, the disk is silent, and is reset after five seconds: that kind is left out.
 pub const AHCI: Disk = Disk {
     row: "block.recovery_ahci_ms",
     changes: &[("pci:00:03.0", "pci:00:1f.2")],
     longest: 30.0,
+    left_out: 1,
 };
 
 /// Measures all kinds, one after the other. The slowest counts.
 pub fn recovery(disk: &Disk) -> Found {
-    let kinds = KINDS;
+    let kinds = &KINDS[..KINDS.len() - disk.left_out];
     let faults =
         format!("faults={} kinds={} complaint=0 least=64 within=16", kinds.len(), kinds.join(","));
-    let job = "bulkhead.run=sh:-c,bhvirtio disk bhvirtio answers /dev/vda 2500"
+    let job = "bulkhead.run=sh:-c,bhvirtio disk bhvirtio answers /dev/vda 4500"
         .replacen(' ', "${IFS}", 9);
     let mut system = System::new("store-recovery", disk.row)
         .changed("faults=0 kinds=crash", faults)

@@ -388,6 +388,16 @@ mod tests {
             // That side is not answered again before it begins anew.
             assert_eq!(driver.attend(), None);
             assert_eq!((driver.used(), driver.peer), (Ok(None), 0));
+            // It is told so, and the next one is not.
+            assert_eq!(device.attend(), Some(News::Lost));
+            assert!(device.is_given_up());
+            let mut next = self::device(&regions);
+            meet(&mut driver, &mut next);
+            assert!(!next.is_given_up());
+            // A driver that only begins anew has no complaint.
+            driver.reset();
+            assert_eq!(next.attend(), Some(News::Lost));
+            assert!(!next.is_given_up());
         }
     }
 }
