@@ -1,5 +1,5 @@
-//! A driver sandbox whose driver fails: the time until its client's requests are answered again. The client is a Linux
-//! with one request after the other. All kinds of faults that `programs/store-rogue` has are planted, each once.
+//! Failures of a driver in a driver sandbox: the time until its client's requests are answered again. The client is a
+//! Linux with one request after the other. All kinds of faults that `programs/store-rogue` has are planted, each once.
 
 use super::Found;
 use super::figure::{Figure, Must};

@@ -103,7 +103,8 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String>
     Ok(format!("{TIMES} restarts, {sessions} sessions; {exercised}"))
 }
 
-/// A driver sandbox of the kernel with a Linux: `tests/store/virtio.toml`, with a Linux in the place of its first client.
+/// A driver sandbox of the kernel with a Linux: `tests/store/virtio.toml`, with a Linux in the place of its first
+/// client.
 fn served(change: impl Fn(String) -> String, client: &str) -> Result<Manifest, String> {
     let path = build::root().join("tests/store/virtio.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -152,7 +153,7 @@ fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
     Ok(format!("{restarts} restarts; {exercised}"))
 }
 
-/// Faults in the driver, of all kinds, one after the other, while the Linux writes and reads: the whole disk, or a file on
+/// Faults of all kinds in the driver, one after the other, while the Linux works: on the whole disk, or in a file on
 /// ext4, which is mounted again afterwards. It goes on until there was the last fault, and sees no error.
 fn faults(
     bench: &Bench,

@@ -58,7 +58,7 @@ pub const KINDS: [(&str, Kind); 13] = [
     ("status", Kind::Status),
 ];
 
-/// What a fault reaches.
+/// The things that a fault reaches.
 pub struct Planted<'a> {
     /// The driver's program.
     pub program: Program,

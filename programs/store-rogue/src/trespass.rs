@@ -8,8 +8,8 @@ use bulkhead_virtio::layout::POOL;
 use store_programs::disk::AnyDisk;
 use store_programs::serve::Channel;
 
-/// Lets the disk write to the client's section, to both headers, to the kernel. No memory that the program sees there may
-/// have the disk's first words afterwards. A write to its own section comes first, and shows that the disk writes.
+/// Lets the disk write to the client's section, to both headers, to the kernel. No memory that the program sees there
+/// may have the disk's first words afterwards. A write to its own section comes first, and shows that the disk writes.
 pub fn run(program: Program, disk: &mut AnyDisk, channel: &Channel) {
     const KERNEL: u64 = 2 << 20;
     /// Nanoseconds in which a write that is not refused would be done.

@@ -1,18 +1,19 @@
-//! Guards a driver sandbox: it lets the sandbox begin anew when its driver fails. A monitor then resets the device, waits
-//! until that is over, and plays the sandbox's launch again, so no word of the driver's memory outlives a failure.
+//! Guards a driver sandbox: it lets the sandbox begin anew when its driver fails. A monitor then resets the device,
+//! waits until that is over, and plays the sandbox's launch again. No word of the driver's memory outlives that.
 //!
 //! It has two ways to see a failure. The kernel tells it of an exception in the driver: a bad access, a panic, a driver
-//! that gives up. And it asks the driver every few milliseconds whether its rounds go on ([`store_programs::progress`]).
+//! that gives up. And it asks the driver every few milliseconds whether its rounds go on
+//! ([`store_programs::progress`]).
 //!
-//! It needs a priority above the driver's, the right to end the sandbox, the endpoint `trouble` for the driver's faults,
-//! the memory `progress`, and the right to signal the driver's notification `work`.
+//! It needs a priority above the driver's, and the right to end the sandbox. It serves the endpoint `trouble` for the
+//! driver's faults, maps the memory `progress`, and signals the driver's notification `work`.
 //!
 //! Arguments:
 //!
 //! * `every=MS` (default 2): time between two questions;
 //! * `missed=N` (default 3): so many questions without an answer are a failure;
-//! * `pause=MS` (default 500): time between a failure before the first answer and the new beginning, so that a driver
-//!   that cannot begin does not begin all the time.
+//! * `pause=MS` (default 500): time between a failure before the first answer and the new beginning. So a driver that
+//!   cannot begin does not try all the time.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::abi::label;

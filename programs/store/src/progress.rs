@@ -1,8 +1,8 @@
 //! Words that a driver and its guard share: the guard asks, and the driver answers in each of its rounds.
 //!
-//! A word that the driver moves by itself would say nothing about a driver without work. So the guard asks, wakes it, and
-//! looks for the answer. A driver that spins in the middle of a request does not answer, and one that sleeps for ever
-//! does not either.
+//! A word that the driver moves by itself would say nothing about a driver without work. So the guard asks, wakes it,
+//! and looks for the answer. A driver that spins in the middle of a request does not answer, and one that sleeps for
+//! ever does not either.
 
 use bulkhead_program::{Memory, Program, now};
 use core::cell::Cell;

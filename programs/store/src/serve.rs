@@ -14,9 +14,9 @@
 //! the clients' doorbells signal. Without doorbells it looks all the time.
 //!
 //! With memory `progress` it has a guard ([`crate::progress`]), which lets the whole sandbox begin anew. Then it ends
-//! itself wherever its own state or the disk's cannot be trusted any more: the disk names something impossible, answers a
-//! request of nobody's, or a client finds an impossible answer. It mends nothing, because it cannot know what else is
-//! wrong.
+//! itself wherever its own state or the disk's cannot be trusted any more. The disk names something impossible or
+//! answers a request of nobody's, or a client finds an impossible answer. It mends nothing, because it cannot know
+//! what else is wrong.
 
 use crate::disk::AnyDisk;
 use crate::progress::Progress;
@@ -53,8 +53,8 @@ pub trait Driven: Disk {
 /// A client's channel.
 pub type Channel = Sections<Mapping<'static>>;
 
-/// Serves the clients. `wrap` has the disk, whose reset is over, and the clients' channels, at which nothing has been
-/// said yet. A test's program puts a disk of its own around it.
+/// Serves the clients. `wrap` has the disk after its reset, and the clients' channels before the first word there. A
+/// test's program puts a disk of its own around it.
 pub fn store<D: Driven>(
     program: Program,
     wrap: impl FnOnce(AnyDisk, [Option<Channel>; CLIENTS]) -> D,
@@ -183,7 +183,7 @@ fn channel(program: Program, name: &str) -> Channel {
     Sections { mine: *pair.rx(), theirs: *pair.tx(), len, bus }
 }
 
-/// A disk whose driver says when it waits for it.
+/// A disk with a driver that says when it waits for it.
 struct Watched<D> {
     disk: D,
     progress: Option<Progress>,
