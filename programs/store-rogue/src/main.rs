@@ -5,8 +5,8 @@
 //!
 //! * `faults=N`: so many faults, one after the other, over all lives of the sandbox;
 //! * `kinds=KIND,...` (default all of [`KINDS`]): they are taken in turn;
-//! * `seed=N` (default 1), `within=N` (default 64), `least=N` (default 1): a fault comes after a number of requests
-//!   that is drawn, of `within` numbers from `least` on;
+//! * `seed=N` (default 1), `within=N` (default 64), `least=N` (default 1): a fault comes after a number of requests. It
+//!   is drawn, of `within` numbers from `least` on;
 //! * `trespass=1`: before it serves, it tells the disk to write to memory that the disk must not reach.
 //!
 //! The number of faults so far lies in the driver's section of the first channel, in a place that the protocol does not
