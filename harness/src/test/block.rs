@@ -153,8 +153,8 @@ fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
     Ok(format!("{restarts} restarts; {exercised}"))
 }
 
-/// Plants faults of all kinds in the driver, one after the other, while the Linux works. It works on the whole disk, or in
-/// a file on ext4, which is mounted again afterwards. It goes on until after the last fault, and sees no error.
+/// Plants faults of all kinds in the driver, one after the other, while the Linux works. It works on the whole disk, or
+/// in a file on ext4, which is mounted again afterwards. It goes on until after the last fault, and sees no error.
 fn faults(
     bench: &Bench,
     disk: fn(String) -> String,
