@@ -94,6 +94,8 @@ struct bh_device {
 	/* What the device side said of itself when that was looked at last, and when. */
 	u64 heard;
 	unsigned long watched;
+	/* Looks since then. */
+	unsigned int watches;
 	u32 epoch, peer, refused;
 	/*
 	 * The device outlives its side: that is away, since when. It is given up: all requests

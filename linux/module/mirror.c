@@ -293,24 +293,25 @@ static bool received(struct bh_queue *q, u32 id, u32 len)
 }
 
 /*
- * What a disk has answered, in the driver's buffers. A read that is shorter than was asked
- * for is no success: the rest would be an older request's. Nor is a status success that
- * the device does not say it has written.
+ * What a disk has answered, in the driver's buffers. False: it cannot be. A read that is
+ * shorter than was asked for is no success: the rest would be an older request's. Nor is a
+ * status success that the device does not say it has written, or a status that does not exist.
  */
-static void answered(struct bh_queue *q, u32 id, u32 len)
+static bool answered(struct bh_queue *q, u32 id, u32 len)
 {
 	const struct bh_chain *chain = &q->chains[id];
 	const u8 *from = q->bh->theirs + chain->in;
 	u8 *status = last_byte(&q->ring, id), said;
 
 	if (!status)
-		return;
+		return true;
 	said = READ_ONCE(from[chain->in_len - 1]);
+	if (said > VIRTIO_BLK_S_UNSUPP || (said == VIRTIO_BLK_S_OK && len != chain->in_len))
+		return false;
 	if (len == chain->in_len)
 		carry(&q->ring, id, NULL, from, len - 1);
-	else if (said == VIRTIO_BLK_S_OK)
-		said = VIRTIO_BLK_S_IOERR;
 	*status = said;
+	return true;
 }
 
 /* Gives the driver back the next chain that the device has used; 0: none. */
@@ -333,9 +334,9 @@ static int drain_one(struct bh_queue *q)
 	chain = &q->chains[id];
 	if (len > chain->in_len)
 		return spoil(q, "used length", len);
-	if (q->answers)
-		answered(q, id, len);
-	else if (len)
+	if (q->answers && !answered(q, id, len))
+		return spoil(q, "answer of length", len);
+	if (!q->answers && len)
 		carry(&q->ring, id, NULL, bh->theirs + chain->in, len);
 	if (q->receives && !received(q, id, len))
 		return spoil(q, "packet of length", len);

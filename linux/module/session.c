@@ -48,8 +48,12 @@ static unsigned int revive_s = 30;
 module_param(revive_s, uint, 0644);
 MODULE_PARM_DESC(revive_s, "seconds that a disk's requests wait for a device side that is away or silent");
 
-/* How often it looks, at most, whether there is a device side at all; and a disk's at least. */
+/*
+ * How often it looks, at most, whether there is a device side at all; and a disk's at least. A
+ * side that ends and begins anew is seen at once: so many looks may follow one another.
+ */
 #define WATCH_MS 20
+#define WATCH_BURST 8
 #define ALIVE_MS 500
 
 /* What a device side says of its device, and what its driver sees of that. */
@@ -179,8 +183,9 @@ static void arm(struct bh_device *bh)
 static void watch_soon(struct bh_device *bh)
 {
 	unsigned long due = READ_ONCE(bh->watched) + msecs_to_jiffies(WATCH_MS), now = jiffies;
+	bool later = READ_ONCE(bh->watches) >= WATCH_BURST && time_after(due, now);
 
-	mod_delayed_work(system_long_wq, &bh->watch, time_after(due, now) ? due - now : 0);
+	mod_delayed_work(system_long_wq, &bh->watch, later ? due - now : 0);
 }
 
 /*
@@ -659,6 +664,8 @@ static void end(struct bh_device *bh)
 /* The device side has left, or cannot be believed. */
 static void lose(struct bh_device *bh, bool open)
 {
+	bool spoilt = bh->spoilt;
+
 	dev_info_ratelimited(&bh->pci->dev, "the device is %s: its side %s\n",
 			     bh->outlives ? "away" : "gone",
 			     bh->spoilt ? "spoilt the channel" :
@@ -674,6 +681,9 @@ static void lose(struct bh_device *bh, bool open)
 	part(bh);
 	/* Now no queue looks at that session any more. */
 	WRITE_ONCE(bh->spoilt, false);
+	/* So says a driver to a device that it has given up on (virtio 1.2, 2.1): that side begins anew. */
+	if (spoilt)
+		set_word(bh, BH_STATUS, VIRTIO_CONFIG_S_FAILED);
 	mutex_unlock(&bh->life);
 	ring(bh);
 }
@@ -751,7 +761,11 @@ static void watch(struct work_struct *work)
 	}
 	if (!bh->virtio && open && peer != bh->refused)
 		begin(bh, peer);
-	WRITE_ONCE(bh->watched, jiffies);
+	if (time_after_eq(jiffies, bh->watched + msecs_to_jiffies(WATCH_MS))) {
+		WRITE_ONCE(bh->watched, jiffies);
+		WRITE_ONCE(bh->watches, 0);
+	}
+	WRITE_ONCE(bh->watches, bh->watches + 1);
 	/* What could not begin for want of memory is tried again. */
 	if (!bh->irq || (open && !bh->virtio && peer != bh->refused))
 		queue_delayed_work(system_long_wq, &bh->watch, msecs_to_jiffies(WATCH_MS));

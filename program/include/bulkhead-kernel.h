@@ -192,6 +192,9 @@
 #define BULKHEAD_SANDBOX_READY 0x5bul
 /* With EXECUTE: it ends. 1: exit code. */
 #define BULKHEAD_SANDBOX_EXIT 0x5cul
+/* With EXECUTE: it begins anew as at its launch, in fresh memory, once its devices are reset. Without
+ * a monitor this is refused (BadState). */
+#define BULKHEAD_SANDBOX_RESTART 0x5dul
 
 /* Methods: Link. Words are numbered from 1. */
 /* With READ: 1: 0 for the own sandbox's word, 1 for the other party's. Answers it, as the hypercall

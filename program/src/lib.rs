@@ -53,6 +53,6 @@ pub use own::{Frame, Node, Table};
 pub use periodic::{Periodic, Woken};
 pub use ports::Ports;
 pub use registers::Registers;
-pub use start::{begin, exit, ready, stop};
+pub use start::{begin, exit, ready, restart, stop};
 pub use sync::{Condvar, Guard, Mutex};
 pub use time::{FOREVER, now, sleep_until, wait_until, yield_now};

@@ -20,6 +20,7 @@ mod policies;
 mod recovery;
 mod rights;
 mod sched;
+mod store;
 mod system;
 mod tcp;
 mod vmx;
@@ -138,6 +139,9 @@ const LONG: &[Part] = &[
     part(&["flight.jitter_right_accepted"], rights::accepted),
     part(&["channel.rate_"], channel::rates),
     part(&["channel.restarted_"], recovery::sandbox),
+    part(&["block.recovery_ms"], || store::recovery(&store::VIRTIO)),
+    part(&["block.recovery_nvme_ms"], || store::recovery(&store::NVME)),
+    part(&["block.recovery_ahci_ms"], || store::recovery(&store::AHCI)),
     part(&["channel.tcp_"], tcp::streams),
     part(&["exits.vmx_linux_load"], vmx::load),
     part(&["exits.vmx_linux_idle"], vmx::idle),

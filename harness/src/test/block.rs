@@ -18,6 +18,10 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/gone", 240, gone),
         Job::one("block/store", 240, |bench| store(bench, 0)),
         Job::one("block/store-restarts", 240, |bench| store(bench, 50)),
+        Job::one("block/faults-raw", 400, |bench| faults(bench, |text| text, "raw", 52)),
+        Job::one("block/faults-ext4", 400, |bench| faults(bench, |text| text, "ext4", 52)),
+        Job::one("block/faults-nvme", 400, |bench| faults(bench, super::store::nvme, "raw", 52)),
+        Job::one("block/faults-soak", 1200, |bench| faults(bench, |text| text, "ext4", 1000)),
         Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell", &SEVERAL)),
         Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll", &SINGLE)),
     ]
@@ -166,30 +170,41 @@ fn waits(bench: &Bench) -> Result<String, String> {
     Ok("16 reads while a write waited".into())
 }
 
-/// A driver sandbox of the kernel serves the Linux: `tests/store/virtio.toml`, with a Linux in the place of its first
-/// client. It is restarted so many times by the Linux itself, while that writes and reads.
-fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
+/// A driver sandbox of the kernel with a Linux: `tests/store/virtio.toml`, with a Linux in the place of its first
+/// client.
+fn served(change: impl Fn(String) -> String, client: &str) -> Result<Manifest, String> {
     let path = build::root().join("tests/store/virtio.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let (text, _) = text.split_once("[[sandbox]]\nname = \"one\"").ok_or("no client in it")?;
-    let text = text
+    let text = change(text.to_owned())
         .replace("ends_with = [\"one\", \"two\"]", "ends_with = [\"one\"]")
         .replace("disk=first:0:4096 disk=second:4096:0:ro", "disk=first:0:16384")
         .replace("    { channel = \"second\", notification = \"work\", bits = 4 },\n", "")
         .replace("dma = [\"rings\", \"first\", \"second\"]", "dma = [\"rings\", \"first\"]")
         .replace("size = \"256 KiB\"", "size = \"1 MiB\"");
+    let mut manifest = Manifest(text).linux("one", NEWER, client, &[1], "256 MiB", 1);
+    manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:virtio.cpio");
+    Ok(manifest)
+}
+
+/// Runs it with the disk's file.
+fn serve(manifest: &Manifest, bench: &Bench, limit: Duration) -> Result<Seen, String> {
+    super::store::disk(&bench.dir)?;
+    // In real time: virtual time runs ahead of a disk.
+    run(manifest, &bench.dir, |o| {
+        o.time = bulkhead_qemu::Time::Live;
+        o.limit = limit;
+    })
+}
+
+/// The driver sandbox is restarted so many times by the Linux itself, while that writes and reads.
+fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
     let client = script(&format!(
         "bhvirtio disk;bhvirtio exercise /dev/vda 6000&bhvirtio each {restarts} 40 bulkheadctl restart store;wait"
     ));
-    let mut manifest = Manifest(text).linux("one", NEWER, &client, &[1], "256 MiB", 1);
+    let mut manifest = served(|text| text, &client)?;
     manifest.0 += "restart = [\"store\"]\n";
-    manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:virtio.cpio");
-    super::store::disk(&bench.dir)?;
-    // In real time: virtual time runs ahead of a disk.
-    let seen = run(&manifest, &bench.dir, |o| {
-        o.time = bulkhead_qemu::Time::Live;
-        o.limit = Duration::from_secs(220);
-    })?;
+    let seen = serve(&manifest, bench, Duration::from_secs(220))?;
     let said = driver(&seen)?;
     seen.undisturbed("one", &["exited", "stopped"])?;
     let exercised = exercised(&seen, said, "/dev/vda")?;
@@ -203,6 +218,60 @@ fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
     seen.ensure(store.restarts == u64::from(restarts), format!("{} restarts", store.restarts))?;
     seen.ensure(store.denials == 0, format!("{} denials of the store", store.denials))?;
     Ok(format!("{restarts} restarts; {exercised}"))
+}
+
+/// Plants faults of all kinds in the driver, one after the other, while the Linux works. It works on the whole disk, or
+/// in a file on ext4, which is mounted again afterwards. It goes on until after the last fault, and sees no error.
+fn faults(
+    bench: &Bench,
+    disk: fn(String) -> String,
+    on: &str,
+    count: u64,
+) -> Result<String, String> {
+    /// Milliseconds of work for a fault: a hang takes longer to be seen than others.
+    const EACH: u64 = 500;
+    let millis = 5_000 + count * EACH;
+    let (path, work) = match on {
+        "ext4" => (
+            "/mnt/file",
+            format!(
+                "mkdir /mnt;zcat /ext4.gz>/dev/vda;mount -t ext4 /dev/vda /mnt&&truncate -s 12M /mnt/file\
+                 &&bhvirtio exercise /mnt/file {millis}&&md5sum /mnt/file>/tmp/sum&&umount /mnt\
+                 &&mount -t ext4 /dev/vda /mnt&&md5sum -c /tmp/sum&&umount /mnt"
+            ),
+        ),
+        _ => ("/dev/vda", format!("bhvirtio exercise /dev/vda {millis}")),
+    };
+    let client = script(&format!("bhvirtio disk;{work}"));
+    let faulty = |text: String| {
+        let args = format!("args = \"faults={count} within=48 disk=first");
+        disk(text)
+            .replace("artifact:program-store", "artifact:store-rogue")
+            .replace("args = \"disk=first", &args)
+    };
+    let mut manifest = served(faulty, &client)?;
+    // The file system is 24 MiB long.
+    manifest.0 = manifest.0.replace("first:0:16384", "first:0:65536");
+    let seen = serve(&manifest, bench, Duration::from_millis(millis) + Duration::from_secs(150))?;
+    // Each kind's way to be found is in there.
+    let _ = std::fs::write(bench.dir.join("seen.log"), &seen.console);
+    let said = driver(&seen)?;
+    seen.undisturbed("one", &["exited", "stopped"])?;
+    let exercised = exercised(&seen, said, path)?;
+    for wrong in ["I/O error", "EXT4-fs error", "EXT4-fs warning", "the device is gone"] {
+        seen.ensure(!said.contains(wrong), format!("the client's Linux says `{wrong}`"))?;
+    }
+    let sound = on != "ext4" || said.contains("/mnt/file: OK");
+    seen.ensure(sound, "the file is another one after a mount")?;
+    let all = format!("store: all {count} faults were planted");
+    seen.ensure(seen.console.contains(&all), format!("nobody says {all:?}"))?;
+    let store = seen.sandbox("store")?;
+    // A restart follows a denied access, too.
+    seen.ensure(store.state == "running", format!("the store's sandbox is {}", store.state))?;
+    // A client's complaint can be mended without a restart; five of thirteen kinds are such.
+    seen.ensure(store.restarts >= count / 2, format!("{} restarts", store.restarts))?;
+    let denied = store.denials;
+    Ok(format!("{count} faults, {} restarts, {denied} denied; {exercised}", store.restarts))
 }
 
 /// A device side that has another disk than the one before, and one that is silent for longer than the client waits.

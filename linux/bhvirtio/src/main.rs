@@ -21,10 +21,12 @@
 //! | `each TIMES MS PROGRAM ...` | for tests: runs a program to its end so many times, with pauses of about so long |
 //! | `mislead CHANNEL MS PROGRAM ...` | for tests: a disk that lies, then a program in its place |
 //! | `poke MS` | for tests: reads and writes all disks, whatever comes of it |
+//! | `answers PATH MS` | for measurements: one request of a disk after the other, with a marker at the answer of each slow one |
 //! | `gate` | for tests: sends packets on, and takes them |
 #![forbid(unsafe_code)]
 
 mod again;
+mod answers;
 mod block;
 mod console;
 mod driver;
@@ -81,9 +83,10 @@ fn main() -> ExitCode {
             mislead::run(channel, millis).and_then(|()| done(Command::new(program).args(more)))
         }
         ["poke", millis] => mislead::poke(millis),
+        ["answers", path, millis] => answers::run(path, millis),
         ["gate"] => gate::run(),
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | meanwhile PATH | refuses NAME | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | gate",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | meanwhile PATH | refuses NAME | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | answers PATH MS | gate",
         )),
     };
     match done {

@@ -1,5 +1,6 @@
 //! The program's disk: it finds the function among its grants, and gives the driver registers, memory and time.
 
+use crate::serve::Driven;
 use bulkhead_disks::{
     Ahci, Clock, Configuration, Memory, Nvme, Registers, VirtioBlk, Wrong, ahci, nvme,
 };
@@ -49,15 +50,6 @@ impl AnyDisk {
         }
         VirtioBlk::new(&configuration, bars, queues, Now, 0).map(Self::Virtio)
     }
-
-    /// Returns why the disk is silent, if it is.
-    pub const fn fault(&self) -> Option<Wrong> {
-        match self {
-            Self::Virtio(disk) => disk.fault(),
-            Self::Nvme(disk) => disk.fault(),
-            Self::Ahci(disk) => disk.fault(),
-        }
-    }
 }
 
 /// The name of a grant of registers or memory.
@@ -74,6 +66,15 @@ macro_rules! each {
             Self::Ahci($disk) => $call,
         }
     };
+}
+
+impl Driven for AnyDisk {
+    fn fault(&self) -> Option<Wrong> {
+        each!(self, disk => disk.fault())
+    }
+    fn check(&mut self) {
+        each!(self, disk => disk.check());
+    }
 }
 
 impl Disk for AnyDisk {

@@ -119,6 +119,9 @@ methods! {
         READY = 91;
         /// With `EXECUTE`: it ends. 1: exit code.
         EXIT = 92;
+        /// With `EXECUTE`: it begins anew as at its launch, in fresh memory, once its devices are reset. Without a
+        /// monitor this is refused (`BadState`).
+        RESTART = 93;
     }
     Link {
         /// With `READ`: 1: 0 for the own sandbox's word, 1 for the other party's. Answers it, as the hypercall `LOOK`;

@@ -213,6 +213,12 @@ ids! {
     AES_B = 0x0A7 "kernel.aes_b";
     /// Three workloads under switches of criticality: one of them in a stage; jobs, missed deadlines, longest time.
     MIXED = 0x0A8 "kernel.mixed";
+    /// A fault is planted in a disk's driver; the clock's ticks.
+    BLOCK_FAULT = 0x0B0 "block.fault";
+    /// Its next life has its disk, and has said nothing to a client yet; ticks.
+    BLOCK_DISK = 0x0B1 "block.disk";
+    /// A client's request was answered that had waited for long; ticks.
+    BLOCK_ANSWER = 0x0B2 "block.answer";
     /// A switch of criticality at user level, of 1 thread.
     KERNEL_CRITICALITY_1 = 0x088 "kernel.criticality_1";
     /// A switch of criticality at user level, of 2 threads.

@@ -10,7 +10,7 @@
 //! be found without checksums.
 
 use crate::block::feature::{FLUSH, READ_ONLY};
-use crate::block::{DEVICE, HEADER, OK, SECTOR, UNKNOWN};
+use crate::block::{DEVICE, FAILED, HEADER, OK, SECTOR, UNKNOWN};
 use crate::driver::{Driver, Peer, REQUESTS};
 use crate::layout::POOL;
 use crate::queue::Part;
@@ -237,7 +237,12 @@ impl<M: Memory> Disk<M> {
         let done = match status[0] {
             OK if whole => Ok(()),
             UNKNOWN => Err(Failed::Unsupported),
-            _ => Err(Failed::Disk),
+            FAILED => Err(Failed::Disk),
+            // No disk answers so. Its next life gets the request again.
+            _ => {
+                self.driver.give_up();
+                return None;
+            }
         };
         self.requests[usize::from(tag)].stage = Stage::Held;
         Some((slot, done))

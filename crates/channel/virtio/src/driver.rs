@@ -189,9 +189,20 @@ impl<M: Memory> Driver<M> {
         let Some(rings) = self.rings.as_mut().filter(|_| self.begun) else { return Ok(None) };
         let found = rings.used();
         if found.is_err() {
-            self.refuse();
+            self.give_up();
         }
         found
+    }
+
+    /// Ends the session, because the device's side wrote something impossible, and says so. A new session follows when
+    /// that side begins anew.
+    pub fn give_up(&mut self) {
+        let seen = self.peer;
+        self.refuse();
+        if let Some(status) = self.mine.word(STATUS) {
+            status.release(FAILED);
+        }
+        self.hello.fenced(Hello { phase: Phase::Absent, epoch: self.epoch, seen }.word());
     }
 
     /// Begins a new epoch with empty rings. It says so before it clears them: the device's side then knows why.
@@ -377,6 +388,16 @@ mod tests {
             // That side is not answered again before it begins anew.
             assert_eq!(driver.attend(), None);
             assert_eq!((driver.used(), driver.peer), (Ok(None), 0));
+            // It is told so, and the next one is not.
+            assert_eq!(device.attend(), Some(News::Lost));
+            assert!(device.is_given_up());
+            let mut next = self::device(&regions);
+            meet(&mut driver, &mut next);
+            assert!(!next.is_given_up());
+            // A driver that only begins anew has no complaint.
+            driver.reset();
+            assert_eq!(next.attend(), Some(News::Lost));
+            assert!(!next.is_given_up());
         }
     }
 }

@@ -62,6 +62,8 @@ pub const fn used(queue: usize) -> usize {
 pub const VERSION_1: u64 = 1 << 32;
 /// In the status: the driver is ready.
 pub const DRIVER_OK: u64 = 4;
+/// In the status: the driver has given up on the device, because of an answer that cannot be.
+pub const FAILED: u64 = 128;
 /// A descriptor's flag: the next one goes on.
 pub const NEXT: u16 = 1;
 /// A descriptor's flag: the device writes.

@@ -168,6 +168,14 @@ impl<M: Memory> Device<M> {
         here.then_some(hello.epoch)
     }
 
+    /// Tells if the driver has given up on this device: an answer in the session that was over last cannot be. It waits
+    /// for a device that is opened anew.
+    pub fn is_given_up(&self) -> bool {
+        let hello = Hello::of(self.words.hello.acquire());
+        let left = hello.phase == Phase::Absent && hello.seen == self.epoch;
+        left && self.words.status.acquire() & FAILED != 0
+    }
+
     /// One of its queues, while there is a driver that uses it.
     pub fn queue(&mut self, number: usize) -> Option<&mut Queue<M>> {
         self.queues.get_mut(number)?.as_mut().filter(|_| self.stage == Stage::Up)

@@ -173,10 +173,10 @@ fn an_answer_is_a_claim() {
     let cases = [
         ((1, 0, whole, 0), Some(Ok(()))),
         // Fewer bytes than were asked for: an older request's would be in their place.
-        ((1, 0, whole - 1, 0), Some(Err(Failed::Disk))),
+        ((1, 0, whole - 1, 0), None),
         ((1, 0, 1, 1), Some(Err(Failed::Disk))),
         ((1, 0, 1, 2), Some(Err(Failed::Unsupported))),
-        ((1, 0, whole, 0xFF), Some(Err(Failed::Disk))),
+        ((1, 0, whole, 0xFF), None),
         ((1, 0, whole + 1, 0), None),
         ((1, 1, whole, 0), None),
         ((1, 2, whole, 0), None),
@@ -361,5 +361,6 @@ fn a_disk_that_writes_anything_harms_nothing() {
         let mut other = side.client();
         assert!(up || meet(&mut side, &mut other).contains(&News::Up(info(0))), "seed {seed}");
     }
-    assert!(answered > 10 && lost > 50, "{answered} answered, {lost} lost");
+    // An answer by chance is whole hardly ever, so nearly all of them end their session.
+    assert!(lost > 50, "{answered} answered, {lost} lost");
 }

@@ -174,6 +174,15 @@ impl<R: Registers, M: Memory, C: Clock> Nvme<R, M, C> {
         self.fault
     }
 
+    /// Looks if the controller says that it does not go on (`CSTS.CFS`, 3.1.6).
+    pub fn check(&mut self) {
+        const FATAL: u32 = 2;
+        let said = self.registers.read32(register::CSTS);
+        if self.fault.is_none() && said & FATAL != 0 {
+            self.fault = Some(Wrong::Failed("go on", said as u16));
+        }
+    }
+
     /// Resets the controller, and sets it up. If that fails the controller is off, as far as it obeys.
     fn start(&mut self) -> Result<Info, Wrong> {
         self.set_up().inspect_err(|_| self.registers.write32(register::CC, 0))

@@ -75,6 +75,7 @@ mod status {
     pub const DRIVER: u8 = 2;
     pub const DRIVER_OK: u8 = 4;
     pub const FEATURES_OK: u8 = 8;
+    pub const NEEDS_RESET: u8 = 64;
 }
 
 /// Vector of something that does not interrupt (4.1.5.1.2).
@@ -190,6 +191,15 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
     /// Returns why the disk is silent, if it is.
     pub const fn fault(&self) -> Option<Wrong> {
         self.fault
+    }
+
+    /// Looks if the device says that it does not go on (2.1.2). It interrupts for that, where it was told so; a driver
+    /// that looks now and then needs no vector for it.
+    pub fn check(&mut self) {
+        let said = self.common.read8(common::STATUS);
+        if self.fault.is_none() && said & status::NEEDS_RESET != 0 {
+            self.fault = Some(Wrong::Failed("go on", said.into()));
+        }
     }
 
     /// Resets the device, and sets it up. If that fails the device is off, as far as it obeys.

@@ -4,8 +4,8 @@ use crate::disk::{Info, Operation, Request};
 use bulkhead_channel::bell::{Arm, Caller, Ring};
 use bulkhead_channel::{Memory, Misfit};
 use bulkhead_virtio::block::{
-    Asked, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, SECTOR, SEGMENT, UNKNOWN, feature, fits,
-    name, read, write,
+    Asked, CONFIG, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, SECTOR, SEGMENT, UNKNOWN, feature,
+    fits, name, read, write,
 };
 use bulkhead_virtio::layout::NUM;
 use bulkhead_virtio::{Chain, Device, News, Offer, Part, Queue};
@@ -62,6 +62,8 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 pub struct Client<M: Memory, R> {
     device: Device<M>,
+    /// Description of the device: features, configuration, queues.
+    offer: (u64, [u8; CONFIG], usize),
     sections: Sections<M>,
     share: Share,
     info: Info,
@@ -72,6 +74,8 @@ pub struct Client<M: Memory, R> {
     pub(crate) under_way: u16,
     /// The session is over, and the disk may still reach its buffers.
     draining: bool,
+    /// The device is to be opened anew, when that is over.
+    renew: bool,
     /// The client is to be told of something.
     news: bool,
 }
@@ -107,16 +111,13 @@ impl<M: Memory, R: Ring> Client<M, R> {
             ranges: 0,
             name,
         };
-        let config = config.bytes();
-        let sizes = [NUM as u16; bulkhead_virtio::layout::QUEUES];
-        let queues = sizes.get(..queues).ok_or(Misfit)?;
-        let offer = Offer { device: DEVICE, features, config: &config, queues };
-        let Sections { mine, theirs, len, .. } = &sections;
-        let device = Device::open(mine.clone(), theirs.clone(), *len, &offer)?;
+        let offer = (features, config.bytes(), queues);
+        let device = open(&sections, &offer)?;
         // After the end itself: the armed word has its epoch.
-        let arm = caller.is_some().then(|| Arm::open(mine)).transpose()?;
+        let arm = caller.is_some().then(|| Arm::open(&sections.mine)).transpose()?;
         Ok(Self {
             device,
+            offer,
             sections,
             share,
             info: *info,
@@ -125,8 +126,19 @@ impl<M: Memory, R: Ring> Client<M, R> {
             arm,
             under_way: 0,
             draining: false,
+            renew: false,
             news: true,
         })
+    }
+
+    /// Tells if the client has given up on its device, and that was not mended yet.
+    pub(crate) fn complains(&mut self) -> bool {
+        !self.is_up() && !self.renew && self.device.is_given_up()
+    }
+
+    /// Opens the device anew, as soon as the disk reaches no buffer of the last session any more.
+    pub(crate) const fn renew(&mut self) {
+        self.renew = true;
     }
 
     /// Asks to be woken, or asks no longer.
@@ -143,6 +155,14 @@ impl<M: Memory, R: Ring> Client<M, R> {
             return None;
         }
         self.draining = false;
+        // Both fitted before.
+        if core::mem::take(&mut self.renew)
+            && let Ok(device) = open(&self.sections, &self.offer)
+        {
+            self.device = device;
+            self.arm = self.arm.take().and_then(|_| Arm::open(&self.sections.mine).ok());
+            self.news = true;
+        }
         let news = self.device.attend();
         self.hear(news)
     }
@@ -250,4 +270,15 @@ impl<M: Memory, R: Ring> Client<M, R> {
             caller.tell();
         }
     }
+}
+
+/// Opens a device.
+fn open<M: Memory>(
+    sections: &Sections<M>,
+    (features, config, queues): &(u64, [u8; CONFIG], usize),
+) -> Result<Device<M>, Misfit> {
+    let sizes = [NUM as u16; bulkhead_virtio::layout::QUEUES];
+    let queues = sizes.get(..*queues).ok_or(Misfit)?;
+    let offer = Offer { device: DEVICE, features: *features, config, queues };
+    Device::open(sections.mine.clone(), sections.theirs.clone(), sections.len, &offer)
 }

@@ -48,6 +48,8 @@ pub struct Store<M: Memory, R, const N: usize> {
     requests: u64,
     /// Client with the first turn.
     first: usize,
+    /// Answers of the disk to requests of nobody's.
+    strays: u64,
     /// Time at which the flights' deadlines are looked at.
     look: u64,
 }
@@ -57,7 +59,7 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         let (clients, flights) = ([const { None }; N], [const { None }; DEPTH]);
-        Self { clients, terms, flights, under_way: 0, requests: 0, first: 0, look: 0 }
+        Self { clients, terms, flights, under_way: 0, requests: 0, first: 0, strays: 0, look: 0 }
     }
 
     /// Adds a client. `false`: there is no room.
@@ -75,6 +77,26 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
     #[must_use]
     pub const fn under_way(&self) -> u16 {
         self.under_way
+    }
+
+    /// Answers of the disk to requests that are not under way: it, or its driver, is not sound.
+    #[must_use]
+    pub const fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    /// Returns a client that has given up on its device, because an answer could not be. Its session is over.
+    pub fn complaint(&mut self) -> Option<usize> {
+        let complains =
+            |client: &mut Option<Client<M, R>>| client.as_mut().is_some_and(Client::complains);
+        self.clients.iter_mut().position(complains)
+    }
+
+    /// Opens a client's device anew, as soon as the disk reaches no buffer of its last session any more.
+    pub fn renew(&mut self, client: usize) {
+        if let Some(Some(client)) = self.clients.get_mut(client) {
+            client.renew();
+        }
     }
 
     /// Asks all clients to wake the store, or asks no longer. A round follows before the store sleeps.
@@ -120,8 +142,9 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
         while let Some((tag, result)) = disk.completed() {
             busy = true;
             // A tag that is not under way is the disk's mistake, and nobody's answer.
-            if let Some(flight) = self.flights.get_mut(usize::from(tag)).and_then(Option::take) {
-                self.land(&flight, result);
+            match self.flights.get_mut(usize::from(tag)).and_then(Option::take) {
+                Some(flight) => self.land(&flight, result),
+                None => self.strays += 1,
             }
         }
         busy

@@ -418,7 +418,32 @@ fn answers_of_a_disk_that_lies_are_nobodys() {
     let mut world = World::new(INFO, &HALVES);
     world.disk.done = vec![(3, Ok(())), (u16::MAX, Ok(()))];
     assert!(world.round());
-    assert_eq!(world.store.under_way(), 0);
+    assert_eq!((world.store.under_way(), world.store.strays()), (0, 2));
+}
+
+#[test]
+fn a_client_that_gives_up_gets_its_device_anew_after_the_disk_is_done() {
+    let mut world = World::new(INFO, &HALVES);
+    world.peers[0].ask(0, READ, 0, 512);
+    assert!(world.round());
+    assert_eq!(world.store.complaint(), None);
+    world.peers[0].driver.give_up();
+    assert!(world.round());
+    assert_eq!((&world.news[..], world.store.complaint()), (&[(0, News::Lost)][..], Some(0)));
+    // Not before the disk can no longer write to its buffers.
+    world.store.renew(0);
+    for _ in 0..10 {
+        assert!(!world.round());
+        assert_eq!(world.peers[0].driver.attend(), None);
+    }
+    assert_eq!(world.store.complaint(), None);
+    world.disk.finish(0, Ok(()));
+    assert!(world.round());
+    assert_eq!(world.peers[0].driver.attend(), None);
+    assert!(world.round());
+    assert!(matches!(world.peers[0].driver.attend(), Some(Peer::Begun(_))));
+    assert_eq!(world.peers[0].answer(512), None);
+    assert_eq!(world.store.complaint(), None);
 }
 
 /// A client writes anything into all that it can write, beside an honest one. Each request that reaches the disk is

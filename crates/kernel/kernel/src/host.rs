@@ -7,7 +7,7 @@ use crate::machine::{Layout, Machine, Object, REGISTERS, Ref, Time, Vectors};
 use crate::{Cap, PageTable};
 use bulkhead_arch::{Entry, Stage1};
 use bulkhead_kernel_abi::{Code, Kind, Label, Status, label};
-use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, LOOK, OFFER, OK};
+use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, LOOK, OFFER, OK, RESTART};
 use bulkhead_layout::link::{self, MAX_LINKS};
 use bulkhead_trace::{Event, Record, Writer};
 use core::cell::Cell;
@@ -353,6 +353,7 @@ impl<L: Layout, P: Stage1> Machine for Host<L, P> {
         let link = if call == OFFER { second } else { first } as u32 % MAX_LINKS as u32;
         let (bit, has) = (1 << link, self.has >> link & 1 != 0);
         match call {
+            RESTART => return OK,
             LOOK => return if has { link::OPEN } else { link::IDLE },
             _ if self.busy => return BUSY,
             OFFER | ACCEPT if has => return BUSY,

@@ -7,6 +7,7 @@ use crate::{
     State, Thread, queue, space, tree,
 };
 use bulkhead_kernel_abi::{Address, Buffer, Code, Kind, Label, Policy, Rights, Status, label};
+use bulkhead_layout::hypercall::{OK, RESTART};
 use bulkhead_sched::Invalid;
 
 /// Answer of a method; `None`: it was interrupted, and is to be called again.
@@ -585,6 +586,13 @@ impl<M: Machine> Kernel<'_, M> {
             label::EXIT => {
                 check(cap, Rights::EXECUTE, 0)?;
                 self.machine.exit(below(words[0], 1 << 32, 1)? as u32);
+            }
+            label::RESTART => {
+                check(cap, Rights::EXECUTE, 0)?;
+                // A monitor that does it does not come back.
+                if self.machine.ask(RESTART, 0, 0) != OK {
+                    return Err(Status::new(Code::BadState, 0, 0));
+                }
             }
             _ => return no_call(),
         }

@@ -184,6 +184,7 @@ impl Things {
             label::OFFER => (Link, [Word::Other, UpTo(0xFFFF), Any, Any], [1, 7, 0, 0]),
             label::ACCEPT => (Link, [UpTo((1 << 32) - 1), Any, Any, Any], [3, 0, 0, 0]),
             label::CLOSE => (Link, [Any; 4], [0; 4]),
+            label::RESTART => (Sandbox, [Any; 4], [0; 4]),
             label::EXIT => (Sandbox, [UpTo((1 << 32) - 1), Any, Any, Any], [7, 0, 0, 0]),
             _ => panic!("method {method} has no row"),
         };
@@ -191,7 +192,7 @@ impl Things {
             label::SET_NOTIFICATION | label::PRINT => Rights::WRITE,
             label::LOOK => Rights::READ,
             label::OFFER | label::ACCEPT | label::CLOSE => Rights::WRITE,
-            label::READY | label::EXIT => Rights::EXECUTE,
+            label::READY | label::EXIT | label::RESTART => Rights::EXECUTE,
             _ => NONE,
         };
         let on = match method {

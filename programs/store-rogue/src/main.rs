@@ -1,0 +1,176 @@
+//! The store's driver with faults planted in it, for tests. It is the very driver until then: the faults lie in a disk
+//! around the driver's own, and in what that writes meanwhile.
+//!
+//! Arguments beside the driver's:
+//!
+//! * `faults=N`: so many faults, one after the other, over all lives of the sandbox;
+//! * `kinds=KIND,...` (default all of [`KINDS`]): they are taken in turn;
+//! * `seed=N` (default 1), `within=N` (default 64), `least=N` (default 1): a fault comes after a number of requests. It
+//!   is drawn, of `within` numbers from `least` on;
+//! * `trespass=1`: before it serves, it tells the disk to write to memory that the disk must not reach.
+//!
+//! The number of faults so far lies in the driver's section of the first channel, in a place that the protocol does not
+//! use. That memory outlives the sandbox's restart.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+mod fault;
+mod trespass;
+
+use bulkhead_disks::Wrong;
+use bulkhead_program::channel::{Bytes, Memory};
+use bulkhead_program::marker::{EVENT, id};
+use bulkhead_program::{Program, mark, now, println};
+use bulkhead_store::disk::{Disk, Failed, Full, Info, Request};
+use fault::{Kind, Planted};
+use store_programs::disk::AnyDisk;
+use store_programs::serve::{Channel, Driven, store};
+
+bulkhead_program::entry!(rogue);
+
+/// Offset of the number of faults so far, in the driver's section.
+const COUNT: usize = 2048;
+
+fn rogue(program: Program) -> u32 {
+    store(program, |mut disk, channels| {
+        mark!(EVENT | id::BLOCK_DISK, ticks());
+        let first = channels.into_iter().flatten().next().expect("a client");
+        let disks = program.args().split_ascii_whitespace().filter_map(|w| w.strip_prefix("disk="));
+        let name = disks.into_iter().next().and_then(|disk| disk.split(':').next());
+        if program.number("trespass").is_some() {
+            trespass::run(program, &mut disk, &first);
+        }
+        let mut rogue = Rogue {
+            faults: program.number("faults").unwrap_or(0),
+            seed: program.number("seed").unwrap_or(1),
+            within: program.number("within").unwrap_or(64).max(1),
+            least: program.number("least").unwrap_or(1),
+            program,
+            disk,
+            channel: first,
+            name: name.unwrap_or_default(),
+            left: 0,
+            next: None,
+            point: Point::Submit,
+        };
+        rogue.draw();
+        rogue
+    })
+}
+
+fn ticks() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Moment in a request's life at which a fault comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Point {
+    /// The disk has it, and was not told.
+    Submit,
+    /// The disk was told.
+    Ring,
+    /// The disk is done, and the client was not told.
+    Completed,
+}
+
+struct Rogue {
+    program: Program,
+    disk: AnyDisk,
+    channel: Channel,
+    name: &'static str,
+    faults: u64,
+    seed: u64,
+    within: u64,
+    least: u64,
+    /// Requests until the next fault.
+    left: u64,
+    next: Option<Kind>,
+    point: Point,
+}
+
+impl Rogue {
+    fn count(&self) -> u64 {
+        self.channel.mine.bytes(COUNT, 8).map_or(0, |bytes| bytes.word(0))
+    }
+
+    /// Draws the next fault.
+    fn draw(&mut self) {
+        let number = self.count();
+        self.next = None;
+        if number >= self.faults {
+            println!("{}: all {} faults were planted", self.program.name(), self.faults);
+            return;
+        }
+        // Any sequence is as good: SplitMix64.
+        let mut drawn = (self.seed << 32 | number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        drawn = (drawn ^ drawn >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        drawn = (drawn ^ drawn >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        drawn ^= drawn >> 31;
+        self.left = self.least.max(1) + drawn % self.within;
+        self.point = [Point::Submit, Point::Ring, Point::Completed][(drawn >> 40) as usize % 3];
+        self.next = Kind::of(self.program.arg("kinds"), number);
+    }
+
+    /// The next fault comes, if it is its moment.
+    fn at(&mut self, point: Point) {
+        if self.left != 0 || point != self.point {
+            return;
+        }
+        let Some(kind) = self.next.take() else { return };
+        let number = self.count() + 1;
+        if let Some(count) = self.channel.mine.bytes(COUNT, 8) {
+            count.set_word(0, number);
+        }
+        println!(
+            "{}: fault {number} at {} us: {}",
+            self.program.name(),
+            now() / 1_000,
+            kind.name()
+        );
+        mark!(EVENT | id::BLOCK_FAULT, ticks());
+        kind.plant(&mut Planted {
+            program: self.program,
+            disk: &mut self.disk,
+            channel: &self.channel,
+            name: self.name,
+        });
+        // Still there: another one follows in this life.
+        self.draw();
+    }
+}
+
+impl Driven for Rogue {
+    fn fault(&self) -> Option<Wrong> {
+        self.disk.fault()
+    }
+    fn check(&mut self) {
+        self.disk.check();
+    }
+}
+
+impl Disk for Rogue {
+    fn info(&self) -> &Info {
+        self.disk.info()
+    }
+    fn submit(&mut self, request: &Request) -> Result<(), Full> {
+        self.disk.submit(request)?;
+        self.left = self.left.saturating_sub(1);
+        self.at(Point::Submit);
+        Ok(())
+    }
+    fn ring(&mut self) {
+        self.disk.ring();
+        self.at(Point::Ring);
+    }
+    fn completed(&mut self) -> Option<(u16, Result<(), Failed>)> {
+        let done = self.disk.completed()?;
+        self.at(Point::Completed);
+        Some(done)
+    }
+    fn interrupts(&mut self, wanted: bool) {
+        self.disk.interrupts(wanted);
+    }
+    fn reset(&mut self) -> Result<(), Failed> {
+        self.disk.reset()
+    }
+}
