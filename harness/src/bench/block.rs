@@ -32,7 +32,8 @@ const RAMDISK: &str = "modprobe brd rd_nr=1 rd_size=65536";
 pub fn ramdisk() -> Found {
     let server = script(&format!("{RAMDISK}&&bhvirtio block lan /dev/ram0 --serial ram"));
     let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda")));
-    let ran = System::new("block", "block-ramdisk").with("one", client).with("two", server).run()?;
+    let ran =
+        System::new("block", "block-ramdisk").with("one", client).with("two", server).run()?;
     let bare = System::new("tcp-loopback", "block-ramdisk-alone")
         .with("one", script(&format!("{RAMDISK}&&{}", reads("/dev/ram0"))))
         .run()?;
