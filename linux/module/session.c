@@ -188,10 +188,24 @@ static void watch_soon(struct bh_device *bh)
 	mod_delayed_work(system_long_wq, &bh->watch, later ? due - now : 0);
 }
 
+/* Whether a disk has answered all that its driver asked. */
+static bool caught_up(struct bh_device *bh)
+{
+	unsigned int n;
+
+	if (!bh->outlives)
+		return false;
+	for (n = 0; n < BH_QUEUES; n++)
+		if (bh->queues[n].vq && !list_empty(&bh->queues[n].waiting))
+			return false;
+	return true;
+}
+
 /*
  * Looks at what the device has done. It asks to be woken only when nothing was there, and
  * nobody rang, since the last look: so a device side that rings for nothing costs an
- * interrupt for each poll_us, not as many as it likes.
+ * interrupt for each poll_us, not as many as it likes. A disk's that answers the last request
+ * costs one for it, which the driver has asked for: it is asked at once to ring for the next.
  */
 static void look(struct tasklet_struct *work)
 {
@@ -200,7 +214,7 @@ static void look(struct tasklet_struct *work)
 	bool woken = xchg(&bh->woken, false), any = serve(bh), sleeps = false;
 	unsigned long flags;
 
-	if (bh->irq && !any && !woken) {
+	if (bh->irq && (any ? caught_up(bh) : !woken)) {
 		arm(bh);
 		any = serve(bh);
 		sleeps = !any;
