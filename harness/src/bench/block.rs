@@ -25,7 +25,7 @@ fn reads(disk: &str) -> String {
     format!("bhio disk={disk}{}", rows.concat())
 }
 
-/// What a Linux does to have a disk in memory.
+/// Command by which a Linux gets a disk in memory.
 const RAMDISK: &str = "modprobe brd rd_nr=1 rd_size=65536";
 
 /// From a disk in memory of the other one.

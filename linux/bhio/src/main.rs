@@ -22,7 +22,8 @@
 //! | `start=here` | the rows before were to warm up: the event `START` is here and not before the first row |
 //!
 //! Two markers enclose each request, 64 KiB of a stream, and run of a program; for a stream they are events on either
-//! side, and for the requests of threads two events around all of them. All rows together lie between the events `START` and `FINISH`, with the time stamp counter's values. Printed:
+//! side. Two events enclose all requests of threads. All rows together lie between the events `START` and `FINISH`,
+//! with the time stamp counter's values. Printed:
 //! `info KEY VALUE`, what the programs print, `row NAME VALUE UNIT` and, at the end, `bhio: done`.
 #![forbid(unsafe_code)]
 
