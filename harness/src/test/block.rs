@@ -293,11 +293,12 @@ fn gone(bench: &Bench) -> Result<String, String> {
 
 /// A device side that lies, then an honest one.
 fn rogue(bench: &Bench, kernel: &str, notify: &str, way: &Way) -> Result<String, String> {
-    const LEAST: u64 = 100;
-    let client = script("bhvirtio disk bhvirtio poke 3000&&bhvirtio exercise honest 50")
+    /// Each impossible answer ends a life, and the next one is looked for every 20 ms.
+    const LEAST: u64 = 60;
+    let client = script("bhvirtio disk bhvirtio poke 5500&&bhvirtio exercise honest 50")
         + " bulkhead_virtio.revive_s=1";
     let server = script(
-        "truncate -s 8M /tmp/disk;bhvirtio mislead lan 2500 bhvirtio block lan /tmp/disk --serial honest",
+        "truncate -s 8M /tmp/disk;bhvirtio mislead lan 5000 bhvirtio block lan /tmp/disk --serial honest",
     );
     let seen = look(&pair(way, [kernel, NEWER], [&client, &server], notify), bench)?;
     let said = driver(&seen)?;
