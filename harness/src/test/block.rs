@@ -20,7 +20,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/store-restarts", 240, |bench| store(bench, 50)),
         Job::one("block/faults-raw", 400, |bench| faults(bench, |text| text, "raw", 52)),
         Job::one("block/faults-ext4", 400, |bench| faults(bench, |text| text, "ext4", 52)),
-        Job::one("block/faults-nvme", 400, |bench| faults(bench, super::store::nvme, "raw", 52)),
+        Job::one("block/faults-nvme", 400, |bench| faults(bench, super::store::nvme, "raw", 13)),
         Job::one("block/faults-soak", 1200, |bench| faults(bench, |text| text, "ext4", 1000)),
         Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell", &SEVERAL)),
         Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll", &SINGLE)),
