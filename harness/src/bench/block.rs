@@ -15,7 +15,7 @@ const LOADS: [(u64, u64); 3] = [(1, 2_000), (4, 4_000), (16, 8_000)];
 const ENDS: u64 = 1 << 63;
 
 /// A program's arguments, or a script of simple commands, as one word of a kernel's command line.
-fn script(text: &str) -> String {
+pub(super) fn script(text: &str) -> String {
     format!("bulkhead.run=sh:-c,{}", text.replace(' ', "${IFS}"))
 }
 

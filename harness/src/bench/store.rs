@@ -2,6 +2,7 @@
 //! Linux with one request after the other. All kinds of faults that `programs/store-rogue` has are planted, each once.
 
 use super::Found;
+use super::block::script;
 use super::figure::{Figure, Must};
 use super::system::System;
 use crate::rows::Row;
@@ -51,8 +52,7 @@ pub fn recovery(disk: &Disk) -> Found {
     let kinds = &KINDS[..KINDS.len() - disk.left_out];
     let faults =
         format!("faults={} kinds={} complaint=0 least=64 within=16", kinds.len(), kinds.join(","));
-    let job = "bulkhead.run=sh:-c,bhvirtio disk bhvirtio answers /dev/vda 4500"
-        .replacen(' ', "${IFS}", 9);
+    let job = script("bhvirtio disk bhvirtio answers /dev/vda 4500");
     let mut system = System::new("store-recovery", disk.row)
         .changed("faults=0 kinds=crash", faults)
         .with("one", job);

@@ -33,7 +33,7 @@ struct Job {
 struct Crew {
     disk: Disk,
     desk: Mutex<Desk>,
-    /// Whoever has it leads.
+    /// Lead over all queues: the thread that holds it serves them.
     lead: Mutex<Rest>,
 }
 
