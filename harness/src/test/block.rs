@@ -270,8 +270,8 @@ fn faults(
     seen.ensure(store.state == "running", format!("the store's sandbox is {}", store.state))?;
     // A client's complaint can be mended without a restart; five of thirteen kinds are such.
     seen.ensure(store.restarts >= count / 2, format!("{} restarts", store.restarts))?;
-    // No fault leaves the sandbox but by DMA, which is the IOMMU's. One stray denial was seen in two of ten runs, at the
-    // monitor's own instruction behind VMRUN; its cause is not known (docs/store.md).
+    // No fault leaves the sandbox but by DMA, which is the IOMMU's. One stray denial was seen in two of ten runs. It
+    // was at the monitor's own instruction behind VMRUN, and its cause is not known (docs/store.md).
     let denied = store.denials;
     seen.ensure(denied <= 1, format!("{denied} denials of the store"))?;
     Ok(format!("{count} faults, {} restarts, {denied} denied; {exercised}", store.restarts))
