@@ -1,7 +1,7 @@
 //! Registers of a device in memory.
 
-use crate::arch::Moved;
 use crate::names::{Memory, Program};
+use bulkhead_guest::Moved;
 
 /// A device's registers, or a part of them: a BAR, or a configuration space that can be read.
 #[derive(Clone, Copy, Debug)]

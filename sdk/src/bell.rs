@@ -6,6 +6,7 @@ use bulkhead_channel::adaptive::{Platform, Sleeper};
 use bulkhead_channel::bell::{Caller, Ring};
 use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::Pair;
+use bulkhead_guest::{Here, Instructions};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Nanoseconds that a sleep and its end take, more or less: an interrupt, and lost contents of caches.
@@ -17,7 +18,7 @@ pub struct Bell(u16);
 
 impl Ring for Bell {
     fn ring(&mut self) {
-        This::ring(self.0);
+        Here::ring(self.0);
     }
 }
 

@@ -1,8 +1,7 @@
 //! The monitor's services ([`bulkhead_layout::hypercall`]).
 
-#[cfg(target_arch = "x86_64")]
-pub use crate::arch::x86::call::by_port;
 use crate::arch::{Architecture, This};
+use bulkhead_guest::{Here, Instructions};
 use bulkhead_layout::hypercall as call;
 pub use bulkhead_layout::hypercall::{
     BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, DENIED, NO_CALL, OK,
@@ -10,7 +9,7 @@ pub use bulkhead_layout::hypercall::{
 
 /// Makes any hypercall, also one that does not exist.
 pub fn raw(number: u64, a: u64, b: u64, c: u64, d: u64) -> u64 {
-    This::call(number, [a, b, c, d])
+    Here::call(number, [a, b, c, d])
 }
 
 /// Does nothing.

@@ -2,6 +2,7 @@
 
 use crate::arch::{Architecture, This};
 use crate::interrupt::{self, Handler};
+use bulkhead_guest::{Here, Instructions};
 use bulkhead_layout::info::Info;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +34,7 @@ pub(crate) fn setup(info: &Info) {
 /// Reads the counter of the clock, in order with earlier instructions.
 #[must_use]
 pub fn counter() -> u64 {
-    This::counter()
+    Here::ordered_counter()
 }
 
 /// Ticks of the counter in a second.

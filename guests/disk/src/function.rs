@@ -2,7 +2,7 @@
 
 use bulkhead_disks::{Clock, Configuration, Registers};
 use bulkhead_sdk::pci::{Function, register};
-use bulkhead_sdk::{mmio, time};
+use bulkhead_sdk::{Moved, time};
 
 /// Configuration space.
 pub struct Space(pub Function);
@@ -48,31 +48,31 @@ impl Registers for Bar {
 
     fn read8(&self, at: u64) -> u8 {
         // SAFETY: its registers, mapped; the drivers stay within them, and their reads have no effects.
-        unsafe { ((self.start + at) as *const u8).read_volatile() }
+        unsafe { u8::load(self.start + at) }
     }
 
     fn read16(&self, at: u64) -> u16 {
         // SAFETY: as for 8 bits; the drivers access multiples of the size.
-        unsafe { ((self.start + at) as *const u16).read_volatile() }
+        unsafe { u16::load(self.start + at) }
     }
 
     fn read32(&self, at: u64) -> u32 {
         // SAFETY: as for 16 bits.
-        unsafe { mmio::read32(self.start + at) }
+        unsafe { u32::load(self.start + at) }
     }
 
     fn write8(&self, at: u64, value: u8) {
         // SAFETY: its registers, mapped; the drivers tell it of the arena only.
-        unsafe { ((self.start + at) as *mut u8).write_volatile(value) }
+        unsafe { value.store(self.start + at) }
     }
 
     fn write16(&self, at: u64, value: u16) {
         // SAFETY: as for 8 bits; the drivers access multiples of the size.
-        unsafe { ((self.start + at) as *mut u16).write_volatile(value) }
+        unsafe { value.store(self.start + at) }
     }
 
     fn write32(&self, at: u64, value: u32) {
         // SAFETY: as for 16 bits.
-        unsafe { mmio::write32(self.start + at, value) }
+        unsafe { value.store(self.start + at) }
     }
 }

@@ -11,6 +11,7 @@ use bulkhead_channel::bell::{Caller, Ring};
 use bulkhead_channel_memory::Mapping;
 pub use bulkhead_channel_memory::guest::Guest;
 use bulkhead_channel_memory::typed::Pair;
+use bulkhead_guest::{Here, Instructions};
 use bulkhead_layout::hypercall::{DENIED, LOOK, RESTART};
 use std::cell::RefCell;
 use std::fmt::Arguments;
@@ -63,7 +64,7 @@ pub struct Bell(u16);
 
 impl Ring for Bell {
     fn ring(&mut self) {
-        This::ring(self.0);
+        Here::ring(self.0);
     }
 }
 
