@@ -4,7 +4,7 @@ use crate::entry::{end_of_interrupt, tell_nmis};
 use crate::report;
 use bulkhead_arch_x86::LongMode;
 use bulkhead_cpu_x86::{inb, inl, inw, outb, outl, outw, rdtsc, wrmsr};
-use bulkhead_guest::{Here, Instructions};
+use bulkhead_guest::{Here, Instructions, scale};
 use bulkhead_kernel::{Layout, Machine, Object, Ref, Time, Vectors};
 use bulkhead_kernel_x86::{END_OF_INTERRUPT, Port, Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
@@ -90,13 +90,6 @@ impl X86Machine {
         // SAFETY: there is one machine, and `&mut self` is the only way to its facts.
         unsafe { &mut *FACTS.0.get() }
     }
-}
-
-/// Computes `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC
-/// alone fills 64 in the end.
-#[inline(always)]
-fn scale(value: u64, factor: u64) -> u64 {
-    ((u128::from(value) * u128::from(factor)) >> 32) as u64
 }
 
 /// Returns the address of an offset: the kernel sees the sandbox's memory through one window.

@@ -40,11 +40,13 @@ mod time;
 
 pub use bulkhead_channel as channel;
 pub use bulkhead_channel_memory::typed;
+pub use bulkhead_guest::{Here, Instructions, text};
 pub use bulkhead_kernel_abi as abi;
 pub use bulkhead_layout as layout;
 pub use bulkhead_layout::{mark, marker};
 pub use call::{Error, Message, Received, Words, invoke};
 pub use console::{print, write};
+pub use guest::Guest;
 pub use local::{Local, Zero};
 pub use make::Maker;
 pub use names::{Memory, Program};

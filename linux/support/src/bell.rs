@@ -20,7 +20,7 @@ const DRIVER: &str = "uio_pci_generic";
 /// How long the first interrupt may take.
 const FIRST: Duration = Duration::from_secs(1);
 /// Nanoseconds that a sleep in the kernel and its end take, more or less.
-const SLEEP: u64 = 20_000;
+pub const SLEEP: u64 = 20_000;
 
 /// The register by which an end rings for a peer: the sender of messages, and both ends of a virtio device.
 #[derive(Debug)]

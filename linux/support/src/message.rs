@@ -77,11 +77,7 @@ impl Sender {
         let kept = Kept::open(named(name)?.get(nth).ok_or_else(none)?)?;
         let pair = kept.pair()?;
         let end = Out::open(&pair).map_err(other_side)?;
-        let ring = Register::of(kept.channel());
-        let bell = match pair.doorbell() {
-            Some(_) => Some(Caller::new(pair.bell().map_err(other_side)?, ring)),
-            None => None,
-        };
+        let bell = pair.caller(|_| Some(Register::of(kept.channel())));
         let section = Section::of(kept.channel(), 0);
         Ok(Self { end, bell, longest: pair.longest(), section, kept })
     }

@@ -4,9 +4,8 @@
 use crate::end::Limit;
 use crate::machine;
 use bulkhead_channel::adaptive::{Platform, Spin};
-use bulkhead_channel::bell::{Caller, Ring};
-use bulkhead_channel_memory::Mapping;
-use bulkhead_channel_memory::typed::{Doorbell, Pair};
+use bulkhead_channel::bell::Ring;
+use bulkhead_channel_memory::typed::Doorbell;
 
 /// Nanoseconds that a sleep and its end take, more or less: an interrupt, and lost contents of caches.
 const SLEEP: u64 = 2_000;
@@ -15,17 +14,17 @@ const SLEEP: u64 = 2_000;
 #[derive(Debug)]
 pub struct Call(machine::Call);
 
+impl Call {
+    /// Makes one for a sender.
+    pub(crate) fn of(doorbell: Doorbell) -> Option<Self> {
+        Some(Self(machine::Call::of(doorbell)))
+    }
+}
+
 impl Ring for Call {
     fn ring(&mut self) {
         self.0.ring();
     }
-}
-
-/// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken.
-#[must_use]
-pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Call>> {
-    let call = machine::Call::of(pair.doorbell()?);
-    Some(Caller::new(pair.bell().ok()?, Call(call)))
 }
 
 /// Where a receiver sleeps: on its sandbox's first core, which its interrupts go to.

@@ -1,7 +1,7 @@
 //! The two ends of a channel, whatever it carries: messages are bytes here, since C has them as nothing else.
 #![forbid(unsafe_code)]
 
-use crate::bell::{self, Bed, Call};
+use crate::bell::{Bed, Call};
 use crate::machine;
 use bulkhead_channel::adaptive::Spin;
 use bulkhead_channel::bell::{Arm, Caller};
@@ -54,7 +54,7 @@ impl Sender {
     /// # Errors
     /// This sandbox has the other end, or the channel carries no messages.
     pub fn open(pair: &Pair<'static>) -> Result<Self, Misfit> {
-        Ok(Self { end: Out::open(pair)?, bell: bell::caller(pair), longest: pair.longest() })
+        Ok(Self { end: Out::open(pair)?, bell: pair.caller(Call::of), longest: pair.longest() })
     }
 
     /// Bytes of the longest message; of a queue and a mailbox those of each.

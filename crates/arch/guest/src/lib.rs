@@ -1,13 +1,30 @@
 //! Instructions of guests that Rust has no words for: counter, hypercalls, doorbells, and accesses to a device's
 //! registers. Bare guests, the kernel, its programs and processes of a Linux share this contract. Each environment has
-//! beside it only what differs: entries, interrupts and timers, calls of the kernel, rights that a Linux gives.
+//! beside it only what differs: entries, interrupts and timers, calls of the kernel, rights that a Linux gives. The
+//! words of pages that describe a guest are read here, too.
 #![no_std]
+
+pub mod text;
 
 #[cfg(target_arch = "x86_64")]
 pub mod x86;
 
 #[cfg(target_arch = "x86_64")]
 pub use x86::X86 as Here;
+
+use bulkhead_layout::info::{Info, Window};
+
+/// Returns the windows that an information page has in use, each with its word of [`Info::bells`].
+pub fn windows(info: &Info) -> impl Iterator<Item = (&Window, u32)> {
+    info.window.iter().zip(info.bells).take(info.windows as usize)
+}
+
+/// Multiplies by a factor that has 32 fraction bits. The product has 128 bits: a counter alone fills 64 in the end.
+#[inline(always)]
+#[must_use]
+pub const fn scale(value: u64, factor: u64) -> u64 {
+    ((value as u128 * factor as u128) >> 32) as u64
+}
 
 /// The contract of an architecture.
 pub trait Instructions {

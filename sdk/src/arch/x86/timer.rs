@@ -2,7 +2,7 @@
 //! written, the local vector once.
 
 use super::{apic, cpu};
-use bulkhead_guest::{Here, Instructions};
+use bulkhead_guest::{Here, Instructions, scale};
 use bulkhead_layout::info::Info;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -40,7 +40,7 @@ pub(crate) fn arm(due: u64) {
     } else {
         let left = due.saturating_sub(Here::ordered_counter());
         let ticks = TICKS.load(Ordering::Relaxed);
-        let count = crate::time::scale(left, ticks).clamp(1, u64::from(u32::MAX));
+        let count = scale(left, ticks).clamp(1, u64::from(u32::MAX));
         // SAFETY: the timer is this core's own.
         unsafe { cpu::wrmsr(apic::TMICT, count) }
     }

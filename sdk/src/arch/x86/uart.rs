@@ -10,7 +10,7 @@ pub(crate) fn find(name: &str) -> Option<u32> {
     if name == "e9" {
         return Some(0xE9 | PLAIN);
     }
-    let port = crate::context::number(name).and_then(|n| u16::try_from(n).ok())?;
+    let port = bulkhead_guest::text::number(name).and_then(|n| u16::try_from(n).ok())?;
     prepare(port);
     Some(port.into())
 }
