@@ -4,7 +4,7 @@ use crate::entry::{end_of_interrupt, tell_nmis};
 use crate::report;
 use bulkhead_arch_x86::LongMode;
 use bulkhead_cpu_x86::{inb, inl, inw, outb, outl, outw, rdtsc, wrmsr};
-use bulkhead_guest::{Here, Instructions, scale};
+use bulkhead_guest::{Here, Instructions, packed, scale};
 use bulkhead_kernel::{Layout, Machine, Object, Ref, Time, Vectors};
 use bulkhead_kernel_x86::{END_OF_INTERRUPT, Port, Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
@@ -352,12 +352,7 @@ pub fn print(text: &[u8]) {
     }
     // A call carries its text in registers, so the monitor reads none of the kernel's memory.
     for piece in text.chunks(hypercall::CONSOLE_BYTES as usize) {
-        let mut words = [0; 3];
-        // The remainder keeps the index within the words, so no check, and no panic behind it, is compiled.
-        for (n, byte) in piece.iter().enumerate() {
-            words[n / 8 % 3] |= u64::from(*byte) << (n % 8 * 8);
-        }
-        call(hypercall::CONSOLE, piece.len() as u64, words);
+        call(hypercall::CONSOLE, piece.len() as u64, packed(piece));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
-use bulkhead_guest::text;
+use bulkhead_guest::{Registers, text};
 use bulkhead_kernel_abi::name::{Capability, Memory as Region, Messages};
 use bulkhead_kernel_abi::{Address, Buffer, Clock, Grant, Kind, Name, Page, Rights};
 use core::fmt::Display;
@@ -204,6 +204,19 @@ impl Program {
     #[track_caller]
     pub fn memory(self, name: &str) -> Memory {
         self.need("memory", name, region).0
+    }
+
+    /// Registers of a device that it drives: `pci:BB:DD.F:N` is BAR N of a function, `pci:BB:DD.F:config` its
+    /// configuration space. A channel can be read and written so, too.
+    ///
+    /// # Panics
+    /// The manifest does not give it that.
+    #[must_use]
+    #[track_caller]
+    pub fn registers(self, name: &str) -> Registers {
+        let Memory { start, len, writable } = self.memory(name);
+        // SAFETY: the manifest gave the program this memory, which stays mapped.
+        unsafe { Registers::new(start as u64, len as u64, writable) }
     }
 
     /// Finds the memory, if the manifest gives the program that.

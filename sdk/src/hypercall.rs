@@ -1,7 +1,7 @@
 //! The monitor's services ([`bulkhead_layout::hypercall`]).
 
 use crate::arch::{Architecture, This};
-use bulkhead_guest::{Here, Instructions};
+use bulkhead_guest::{Here, Instructions, packed};
 use bulkhead_layout::hypercall as call;
 pub use bulkhead_layout::hypercall::{
     BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, DENIED, NO_CALL, OK,
@@ -19,11 +19,8 @@ pub fn null() -> u64 {
 
 /// Writes up to 24 bytes to the console; bytes beyond are cut off.
 pub fn console(bytes: &[u8]) -> u64 {
-    let len = bytes.len().min(24);
-    let mut padded = [0u8; 24];
-    padded[..len].copy_from_slice(&bytes[..len]);
-    let word = |n: usize| u64::from_le_bytes(core::array::from_fn(|i| padded[8 * n + i]));
-    raw(call::CONSOLE, len as u64, word(0), word(1), word(2))
+    let [a, b, c] = packed(bytes);
+    raw(call::CONSOLE, bytes.len().min(24) as u64, a, b, c)
 }
 
 /// Ends the sandbox.

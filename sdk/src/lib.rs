@@ -45,7 +45,7 @@ pub mod window;
 pub use arch::x86::{apic, cpu, fault, line, paging, user};
 pub use bulkhead_channel as channel;
 pub use bulkhead_channel_memory::typed;
-pub use bulkhead_guest::{Here, Instructions, Moved, text};
+pub use bulkhead_guest::{Here, Instructions, Moved, Registers, text};
 pub use bulkhead_layout as layout;
 pub use bulkhead_layout::{mark, marker};
 #[cfg(target_arch = "x86_64")]

@@ -4,7 +4,10 @@
 //! words of pages that describe a guest are read here, too.
 #![no_std]
 
+mod registers;
 pub mod text;
+
+pub use registers::Registers;
 
 #[cfg(target_arch = "x86_64")]
 pub mod x86;
@@ -24,6 +27,17 @@ pub fn windows(info: &Info) -> impl Iterator<Item = (&Window, u32)> {
 #[must_use]
 pub const fn scale(value: u64, factor: u64) -> u64 {
     ((value as u128 * factor as u128) >> 32) as u64
+}
+
+/// Packs text into words, zeros behind it; bytes that do not fit are cut off.
+#[inline(always)]
+#[must_use]
+pub fn packed<const N: usize>(text: &[u8]) -> [u64; N] {
+    let mut words = [0; N];
+    for (word, part) in words.iter_mut().zip(text.chunks(8)) {
+        *word = part.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    }
+    words
 }
 
 /// The contract of an architecture.
