@@ -321,8 +321,8 @@ fn write_port(port: u16, bytes: u8, value: u32) {
     }
 }
 
-/// Calls the monitor, and returns its answer. Calls about links zero memory that only programs see, and no program looks
-/// at it while the kernel asks.
+/// Calls the monitor, and returns its answer. Calls about links zero memory that only programs see. No program looks at
+/// it while the kernel asks.
 fn call(number: u64, first: u64, [a, b, c]: [u64; 3]) -> u64 {
     Here::call(number, [first, a, b, c])
 }

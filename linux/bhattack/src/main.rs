@@ -154,7 +154,7 @@ fn own_functions(core: u32) -> io::Result<()> {
 
 /// Ports that would reset the machine, or are another's.
 fn ports() -> io::Result<()> {
-    port::allow_ports()?;
+    port::allow_all()?;
     for (name, number, value) in [
         ("port-reset", 0xCF9, 6),
         ("port-fast-reset", 0x92, 1),

@@ -17,7 +17,7 @@ pub mod terminal;
 pub mod tun;
 
 #[cfg(target_arch = "x86_64")]
-pub use arch::x86 as port;
+pub use arch::x86::port;
 pub use bulkhead_layout::marker;
 
 use bulkhead_guest::{Here, Instructions};

@@ -1,4 +1,4 @@
-//! Instructions of x86-64 that boot code, monitors, the kernel and guests share, one function each. What one does to
+//! Instructions of x86-64 that boot code, monitors, the kernel and guests share, one function each. Its effect on
 //! the machine is argued at the call.
 #![no_std]
 

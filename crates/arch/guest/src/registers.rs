@@ -42,8 +42,8 @@ impl Registers {
     /// Makes registers of so many bytes.
     ///
     /// # Safety
-    /// They lie there for as long as the program runs, and an access to them, a write only if they are `writable`, leaves
-    /// its world intact.
+    /// They lie there for as long as the program runs, and may be written if they are `writable`. An access to them
+    /// leaves this program's world intact.
     #[must_use]
     pub const unsafe fn new(start: u64, len: u64, writable: bool) -> Self {
         Self { start, len, writable }

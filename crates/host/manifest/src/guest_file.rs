@@ -109,8 +109,8 @@ pub fn program(bytes: &[u8], (name, number): (&str, u16)) -> Result<Program, Str
     Ok(Program { entry, segments, symbols: BTreeMap::new() })
 }
 
-/// Reads the headers of a static ELF64 program as [`program`], and the symbols that it defines. A file without a symbol table has no
-/// symbols.
+/// Reads the headers of a static ELF64 program as [`program`], and the symbols that it defines. A file without a symbol
+/// table has no symbols.
 ///
 /// # Errors
 /// Why the file cannot be loaded.

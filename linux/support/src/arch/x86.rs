@@ -14,16 +14,8 @@ impl Architecture for X86 {
     }
 
     fn allow_bells() -> io::Result<()> {
-        allow_ports()
+        port::allow_all()
     }
-}
-
-/// Lets this program use all ports.
-///
-/// # Errors
-/// If it is not root's, or the kernel lacks the call.
-pub fn allow_ports() -> io::Result<()> {
-    allow(0, 1 << 16)
 }
 
 fn allow(first: u64, count: u64) -> io::Result<()> {
@@ -34,8 +26,20 @@ fn allow(first: u64, count: u64) -> io::Result<()> {
     }
 }
 
-/// Writes a byte to a port; the program ends by SIGSEGV if it may not use ports.
-pub fn write8(port: u16, value: u8) {
-    // SAFETY: no memory of this program is touched; the device's action is asked for.
-    unsafe { bulkhead_cpu_x86::outb(port, value) }
+pub mod port {
+    //! Ports, for root's programs.
+
+    /// Lets this program use all ports.
+    ///
+    /// # Errors
+    /// If it is not root's, or the kernel lacks the call.
+    pub fn allow_all() -> std::io::Result<()> {
+        super::allow(0, 1 << 16)
+    }
+
+    /// Writes a byte; the program ends by SIGSEGV if it may not use ports.
+    pub fn write8(port: u16, value: u8) {
+        // SAFETY: no memory of this program is touched; the device's action is asked for.
+        unsafe { bulkhead_cpu_x86::outb(port, value) }
+    }
 }
