@@ -3,9 +3,10 @@
 
 use crate::end::Limit;
 use crate::machine;
-use bulkhead_channel::adaptive::{Platform, Spin};
+use bulkhead_channel::adaptive::Platform;
 use bulkhead_channel::bell::Ring;
 use bulkhead_channel_memory::typed::Doorbell;
+use bulkhead_channel_memory::waiting;
 
 /// Nanoseconds that a sleep and its end take, more or less: an interrupt, and lost contents of caches.
 const SLEEP: u64 = 2_000;
@@ -45,24 +46,24 @@ impl Bed {
         Some(Self { interrupt, seen: machine::rung(interrupt), limit: Limit::NONE })
     }
 
-    /// How long to look before it sleeps.
-    pub(crate) fn spin(doorbell: Doorbell) -> Spin {
-        doorbell.spin(machine::ticks(SLEEP))
+    /// Ticks that a sleep and its end take, more or less.
+    pub(crate) fn cost() -> u64 {
+        machine::ticks(SLEEP)
     }
 
     /// How many interrupts came.
     pub(crate) fn interrupts(&self) -> u64 {
         machine::rung(self.interrupt)
     }
+}
 
-    /// Tells if this core can sleep there.
-    pub(crate) fn is_here() -> bool {
+impl waiting::Bed for Bed {
+    type Patience = Limit;
+
+    /// On the core that interrupts go to.
+    fn prepare(&mut self, limit: &Limit) -> bool {
+        self.limit = *limit;
         machine::is_first_core()
-    }
-
-    /// Until when.
-    pub(crate) fn until(&mut self, limit: Limit) {
-        self.limit = limit;
     }
 }
 

@@ -51,7 +51,7 @@ impl Registers {
 
     #[inline(always)]
     fn at(self, offset: u64, size: u64) -> u64 {
-        let fits = offset % size == 0 && offset < self.len && self.len - offset >= size;
+        let fits = offset.is_multiple_of(size) && offset < self.len && self.len - offset >= size;
         assert!(fits, "offset {offset:#x} of registers with {:#x} bytes", self.len);
         self.start + offset
     }
