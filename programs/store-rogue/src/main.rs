@@ -19,7 +19,7 @@ mod trespass;
 use bulkhead_disks::Wrong;
 use bulkhead_program::channel::{Bytes, Memory};
 use bulkhead_program::marker::{EVENT, id};
-use bulkhead_program::{Program, mark, now, println};
+use bulkhead_program::{Here, Instructions, Program, mark, now, println};
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Request};
 use fault::{Kind, Planted};
 use store_programs::disk::AnyDisk;
@@ -32,7 +32,7 @@ const COUNT: usize = 2048;
 
 fn rogue(program: Program) -> u32 {
     store(program, |mut disk, channels| {
-        mark!(EVENT | id::BLOCK_DISK, ticks());
+        mark!(EVENT | id::BLOCK_DISK, Here::counter());
         let first = channels.into_iter().flatten().next().expect("a client");
         let disks = program.args().split_ascii_whitespace().filter_map(|w| w.strip_prefix("disk="));
         let name = disks.into_iter().next().and_then(|disk| disk.split(':').next());
@@ -55,11 +55,6 @@ fn rogue(program: Program) -> u32 {
         rogue.draw();
         rogue
     })
-}
-
-fn ticks() -> u64 {
-    // SAFETY: reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Moment in a request's life at which a fault comes.
@@ -127,7 +122,7 @@ impl Rogue {
             now() / 1_000,
             kind.name()
         );
-        mark!(EVENT | id::BLOCK_FAULT, ticks());
+        mark!(EVENT | id::BLOCK_FAULT, Here::counter());
         kind.plant(&mut Planted {
             program: self.program,
             disk: &mut self.disk,
