@@ -34,6 +34,8 @@ struct bh_pool {
 struct bh_chain {
 	u32 out, out_len, in, in_len;
 	bool live;
+	/* The last byte of the driver's that the device may write, if any: of a disk's request its status. */
+	u8 *last;
 	/* Among those without an answer, the oldest first; when it was made. */
 	struct list_head entry;
 	unsigned long since;

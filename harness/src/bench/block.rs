@@ -2,7 +2,7 @@
 //! driver and the device side, with the module and `bhvirtio block`.
 
 use super::Found;
-use super::figure::Figure;
+use super::figure::{Figure, Must};
 use super::system::{System, by_core};
 use crate::Failure;
 use crate::rows::Row;
@@ -19,9 +19,9 @@ pub(super) fn script(text: &str) -> String {
     format!("bulkhead.run=sh:-c,{}", text.replace(' ', "${IFS}"))
 }
 
-/// Reads of 16 KiB by ever more threads.
-fn reads(disk: &str) -> String {
-    let rows = LOADS.map(|(threads, count)| format!(" threads={threads} many16k={count}"));
+/// Reads by ever more threads, of 4 or of 16 KiB.
+fn reads(disk: &str, kib: u32) -> String {
+    let rows = LOADS.map(|(threads, count)| format!(" threads={threads} many{kib}k={count}"));
     format!("bhio disk={disk}{}", rows.concat())
 }
 
@@ -31,17 +31,44 @@ const RAMDISK: &str = "modprobe brd rd_nr=1 rd_size=65536";
 /// From a disk in memory of the other one.
 pub fn ramdisk() -> Found {
     let server = script(&format!("{RAMDISK}&&bhvirtio block lan /dev/ram0 --serial ram"));
-    let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda")));
+    let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda", 16)));
     let ran =
         System::new("block", "block-ramdisk").with("one", client).with("two", server).run()?;
     let bare = System::new("tcp-loopback", "block-ramdisk-alone")
-        .with("one", script(&format!("{RAMDISK}&&{}", reads("/dev/ram0"))))
+        .with("one", script(&format!("{RAMDISK}&&{}", reads("/dev/ram0", 16))))
         .run()?;
     let mut figures = Vec::new();
     for (threads, _) in LOADS {
         let (wall, alone) = (Window::of(&ran.counts, threads)?, Window::of(&bare.counts, threads)?);
         let row = Row::new(&format!("block.ramdisk_{threads}"), "instructions", wall.all());
         figures.push(Figure::new(row.against(alone.all())).note(wall.note()));
+    }
+    Ok(figures)
+}
+
+/// Reads of 4 KiB from a disk in a driver sandbox, and from that disk in the Linux' own sandbox. The busiest core counts:
+/// it bounds how many requests there can be in a second. Alone, that is the Linux' core.
+pub fn wall() -> Found {
+    let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda", 4)));
+    let ran = System::new("store", "block-wall").with("one", client).run()?;
+    let alone = script(&format!("modprobe virtio_blk&&sleep 4&&{}", reads("/dev/vda", 4)));
+    let direct = System::new("tcp-loopback", "block-direct")
+        .changed("[\"uart1\"]", "[\"uart1\", \"pci:00:03.0\"]")
+        .with("one", alone)
+        .run()?;
+    let mut figures = Vec::new();
+    for ((threads, _), most) in LOADS.into_iter().zip([1.35, f64::INFINITY, 1.10]) {
+        let wall = Window::of(&ran.counts, threads)?;
+        let direct = Window::of(&direct.counts, threads)?;
+        let name = format!("block.wall_vs_direct_{threads}");
+        let row = Row::new(&name, "instructions", wall.busiest()).against(direct.busiest());
+        let figure = Figure::new(row).note(format!("{}; {}", wall.note(), direct.note()));
+        figures.push(if most.is_finite() { figure.must(Must::Times(most)) } else { figure });
+        if threads == 1 {
+            let exits = wall.exits.iter().sum::<u64>() as f64 / wall.requests;
+            let row = Row::new("exits.block_doorbell", "exits", exits);
+            figures.push(Figure::new(row).must(Must::AtMost(2.0)));
+        }
     }
     Ok(figures)
 }
@@ -72,6 +99,11 @@ impl Window {
             cores: less(&end.cores, &begin.cores),
             exits: less(&by_core(&end.words), &by_core(&begin.words)),
         })
+    }
+
+    /// Instructions of the core that has most, for a request.
+    fn busiest(&self) -> f64 {
+        self.cores.iter().max().copied().unwrap_or(0) as f64 / self.requests
     }
 
     /// Instructions of all cores for a request.
