@@ -11,8 +11,6 @@
 
 #include "bulkhead_virtio.h"
 
-/* Bytes before what is written: kind, reserved, sector. */
-#define HEADER 16
 /* Descriptors of a request besides its data's: header and status. */
 #define EXTRA 2
 /* Sectors whose bytes a file offset can count. */
@@ -68,21 +66,25 @@ static const char *count(struct virtio_blk_config *to, const struct virtio_blk_c
 static const char *bound(struct virtio_blk_config *to, const struct virtio_blk_config *from,
 			 u64 features, unsigned int queues, const u16 *sizes, u32 section)
 {
-	u32 num = sizes[0], size = PAGE_SIZE, bytes, segments;
+	u32 num = sizes[0], most = num, size = PAGE_SIZE, bytes, segments;
 	unsigned int n;
 
 	if (!has(features, VIRTIO_BLK_F_SIZE_MAX) || !has(features, VIRTIO_BLK_F_SEG_MAX))
 		return "a disk without bounds of its requests";
 	if (le32_to_cpu((__force __le32)from->size_max) < size || !from->seg_max)
 		return "a disk whose requests would be shorter than a page";
-	bytes = min_t(u64, room(section, queues) - HEADER,
+	for (n = 1; n < queues; n++) {
+		num = min_t(u32, num, sizes[n]);
+		most = max_t(u32, most, sizes[n]);
+	}
+	/* Data and header one way, or data and status the other. */
+	bytes = room(section, queues);
+	bytes -= min(bytes, headers(most) + BH_HEADER);
+	bytes = min_t(u64, bytes,
 		      (u64)le32_to_cpu((__force __le32)from->size_max) *
 			      le32_to_cpu((__force __le32)from->seg_max));
 	while (size < LONGEST && bytes / (2 * size) >= SEGMENTS)
 		size *= 2;
-	for (n = 1; n < queues; n++)
-		num = min_t(u32, num, sizes[n]);
-	/* Data and header one way, or data and status the other. */
 	segments = min(bytes / size, num - min_t(u32, num, EXTRA));
 	if (!segments)
 		return "a disk whose requests find no room";

@@ -16,10 +16,14 @@
 /* Bytes from which on a string instruction is worth its beginning. */
 #define STRING 256
 
-int bh_pool_init(struct bh_pool *pool, u32 section, unsigned int n, unsigned int of)
+int bh_pool_init(struct bh_pool *pool, u32 section, unsigned int n, unsigned int of, u32 kept)
 {
-	pool->granules = room(section, of) / GRANULE;
-	pool->first = n * pool->granules;
+	unsigned int all = room(section, of) / GRANULE;
+
+	if (kept / GRANULE >= all)
+		return -EINVAL;
+	pool->granules = all - kept / GRANULE;
+	pool->first = n * all + kept / GRANULE;
 	pool->taken = bitmap_zalloc(pool->granules, GFP_KERNEL);
 	return pool->taken ? 0 : -ENOMEM;
 }
@@ -98,21 +102,21 @@ static u8 *measure(const struct vring *ring, u16 head, u32 *out, u32 *in)
 	return last;
 }
 
-/* Copies from the chain's readable buffers to `to`, or `len` bytes from `from` to its writable ones. */
+/* Copies `len` bytes from the chain's readable buffers to `to`, or from `from` to its writable ones. */
 static void carry(const struct vring *ring, u16 head, u8 *to, const u8 *from, u32 len)
 {
 	unsigned int i = head, n;
 
-	for (n = 0; n < ring->num; n++) {
+	for (n = 0; len && n < ring->num; n++) {
 		const struct vring_desc *desc = &ring->desc[i];
 		u16 flags = le16_to_cpu((__force __le16)desc->flags);
-		u32 bytes = le32_to_cpu((__force __le32)desc->len);
+		u32 bytes = min(len, le32_to_cpu((__force __le32)desc->len));
 
 		if (to && !(flags & VRING_DESC_F_WRITE)) {
 			copy(to, buffer(desc), bytes);
 			to += bytes;
+			len -= bytes;
 		} else if (from && (flags & VRING_DESC_F_WRITE)) {
-			bytes = min(bytes, len);
 			copy(buffer(desc), from, bytes);
 			from += bytes;
 			len -= bytes;
@@ -171,11 +175,26 @@ static void live(struct bh_queue *q, u16 id, struct bh_chain chain)
 	list_add_tail(&q->chains[id].entry, &q->waiting);
 }
 
+/* An area for what the device reads. A disk's header without data has a place of its own for each chain. */
+static long out_take(struct bh_queue *q, u16 head, u32 len)
+{
+	if (!len)
+		return 0;
+	if (len <= q->header)
+		return BH_POOL + q->headers + head * q->header;
+	return pool_take(&q->out, len);
+}
+
+static void out_give(struct bh_queue *q, u32 at, u32 len)
+{
+	if (len > q->header)
+		pool_give(&q->out, at, len);
+}
+
 /* Gives up a chain's areas. */
 static void settled(struct bh_queue *q, struct bh_chain *chain)
 {
-	if (chain->out_len)
-		pool_give(&q->out, chain->out, chain->out_len);
+	out_give(q, chain->out, chain->out_len);
 	if (chain->in_len)
 		pool_give(&q->in, chain->in, chain->in_len);
 	chain->live = false;
@@ -197,7 +216,7 @@ static void copy_one(struct bh_queue *q, u16 head, u32 len)
 	out = pool_take(&q->out, len);
 	if (out < 0)
 		return;
-	carry(&q->ring, head, bh->mine + out, NULL, 0);
+	carry(&q->ring, head, bh->mine + out, NULL, len);
 	live(q, id, (struct bh_chain){ out, len, 0, 0, true });
 	describe(&q->desc[id], out, len, 0, 0);
 	offer(q, id);
@@ -210,7 +229,7 @@ static bool take_one(struct bh_queue *q)
 	u16 idx = le16_to_cpu((__force __le16)smp_load_acquire(&q->ring.avail->idx));
 	u16 slot = q->taken & (q->num - 1), head, next;
 	u32 out_len, in_len;
-	long out = 0, in = 0;
+	long out, in = 0;
 	u8 *last;
 
 	if (q->taken == idx)
@@ -230,19 +249,17 @@ static bool take_one(struct bh_queue *q)
 		fail(q, head, last);
 		return true;
 	}
-	if (out_len)
-		out = pool_take(&q->out, out_len);
+	out = out_take(q, head, out_len);
 	if (out < 0)
 		return false;
 	if (in_len)
 		in = pool_take(&q->in, in_len);
 	if (in < 0) {
-		if (out_len)
-			pool_give(&q->out, out, out_len);
+		out_give(q, out, out_len);
 		return false;
 	}
 	if (out_len)
-		carry(&q->ring, head, bh->mine + out, NULL, 0);
+		carry(&q->ring, head, bh->mine + out, NULL, out_len);
 	live(q, head, (struct bh_chain){ out, out_len, in, in_len, true, last });
 	next = le16_to_cpu((__force __le16)q->ring.desc[head].next) & (q->num - 1);
 	if (out_len)
