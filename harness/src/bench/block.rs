@@ -49,9 +49,9 @@ pub fn ramdisk() -> Found {
 /// Longest that a driver sandbox looks before it sleeps, microseconds.
 const SPIN: u64 = 20;
 
-/// Reads of 4 KiB from a disk in a driver sandbox, and from that disk in the Linux' own sandbox. The busiest core counts:
-/// it bounds how many requests there can be in a second. It is the Linux' core. The driver sandbox looks for a while
-/// before it sleeps (`adaptive`).
+/// Reads of 4 KiB from a disk in a driver sandbox, and from that disk in the Linux' own sandbox. The busiest core
+/// counts: it bounds how many requests there can be in a second. It is the Linux' core. The driver sandbox looks for a
+/// while before it sleeps (`adaptive`).
 pub fn wall() -> Found {
     let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda", 4)));
     let ran = System::new("store", "block-wall")
