@@ -28,25 +28,25 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// A way to serve a disk.
-struct Way {
+pub(super) struct Way {
     /// Queues that the client uses: one for each of its cores.
-    queues: u32,
+    pub(super) queues: u32,
     /// Commands that make a disk of so many KiB at the device side, and its path.
-    made: fn(u32) -> String,
-    path: &'static str,
+    pub(super) made: fn(u32) -> String,
+    pub(super) path: &'static str,
     /// Options of the device side.
-    options: &'static str,
+    pub(super) options: &'static str,
 }
 
 /// One queue, and a file in memory: no request waits at the device side.
-const SINGLE: Way = Way {
+pub(super) const SINGLE: Way = Way {
     queues: 1,
     made: |kib| format!("truncate -s {kib}K /tmp/disk"),
     path: "/tmp/disk",
     options: "",
 };
 /// Several queues, and a block device: some requests wait there, while other threads go on.
-const SEVERAL: Way = Way {
+pub(super) const SEVERAL: Way = Way {
     queues: 2,
     made: |kib| format!("modprobe loop;truncate -s {kib}K /tmp/disk;losetup /dev/loop0 /tmp/disk"),
     path: "/dev/loop0",
@@ -54,7 +54,7 @@ const SEVERAL: Way = Way {
 };
 
 /// Two Linuxes, the client with a core for each queue.
-fn pair(way: &Way, kernels: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
+pub(super) fn pair(way: &Way, kernels: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
     let mut manifest = two(kernels, jobs, notify);
     let cores: Vec<u32> = (0..way.queues).collect();
     let both = [
@@ -68,17 +68,17 @@ fn pair(way: &Way, kernels: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifes
 }
 
 /// A program's arguments, or a script of simple commands, as one word of a kernel's command line.
-fn word(text: &str) -> String {
+pub(super) fn word(text: &str) -> String {
     text.replace(' ', "${IFS}")
 }
 
 /// A script that runs in the background of a sandbox's job.
-fn script(text: &str) -> String {
+pub(super) fn script(text: &str) -> String {
     format!("sh:-c,{}", word(text))
 }
 
 /// Tells what was read and written, of the lines of [`driver`].
-fn exercised<'a>(seen: &Seen, said: &'a str, path: &str) -> Result<&'a str, String> {
+pub(super) fn exercised<'a>(seen: &Seen, said: &'a str, path: &str) -> Result<&'a str, String> {
     let start = format!("bhvirtio: {path}: ");
     let found = said.lines().filter_map(|line| line.trim_end().strip_prefix(&start[..]));
     let found = found.filter_map(|line| line.strip_suffix(", all as written")).next();
@@ -122,7 +122,7 @@ fn all(bench: &Bench, kernels: [&str; 2], notify: &str, way: &Way) -> Result<Str
 }
 
 /// Another disk between the two.
-fn second(manifest: &mut Manifest, notify: &str) {
+pub(super) fn second(manifest: &mut Manifest, notify: &str) {
     let _ = writeln!(
         manifest.0,
         "[[channel]]\nname = \"constant\"\nfrom = \"one\"\nto = [\"two\"]\nsize = \"256 KiB\"\nkind = \"virtio\"\nnotify = \"{notify}\""
@@ -172,7 +172,7 @@ fn waits(bench: &Bench) -> Result<String, String> {
 
 /// A driver sandbox of the kernel with a Linux: `tests/store/virtio.toml`, with a Linux in the place of its first
 /// client.
-fn served(change: impl Fn(String) -> String, client: &str) -> Result<Manifest, String> {
+pub(super) fn served(change: impl Fn(String) -> String, client: &str) -> Result<Manifest, String> {
     let path = build::root().join("tests/store/virtio.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let (text, _) = text.split_once("[[sandbox]]\nname = \"one\"").ok_or("no client in it")?;
@@ -188,7 +188,7 @@ fn served(change: impl Fn(String) -> String, client: &str) -> Result<Manifest, S
 }
 
 /// Runs it with the disk's file.
-fn serve(manifest: &Manifest, bench: &Bench, limit: Duration) -> Result<Seen, String> {
+pub(super) fn serve(manifest: &Manifest, bench: &Bench, limit: Duration) -> Result<Seen, String> {
     super::store::disk(&bench.dir)?;
     // In real time: virtual time runs ahead of a disk.
     run(manifest, &bench.dir, |o| {

@@ -4,8 +4,8 @@ use crate::disk::{Info, Operation, Request};
 use bulkhead_channel::bell::{Arm, Caller, Ring};
 use bulkhead_channel::{Memory, Misfit};
 use bulkhead_virtio::block::{
-    Asked, CONFIG, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, SECTOR, SEGMENT, UNKNOWN, feature,
-    fits, name, read, write,
+    Asked, CONFIG, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, RANGE_SECTORS, SECTOR, SEGMENT,
+    UNKNOWN, feature, fits, name, read, write,
 };
 use bulkhead_virtio::layout::NUM;
 use bulkhead_virtio::{Chain, Device, News, Offer, Part, Queue};
@@ -109,6 +109,8 @@ impl<M: Memory, R: Ring> Client<M, R> {
             block: info.block,
             queues: queues as u16,
             ranges: 0,
+            discard: RANGE_SECTORS,
+            zero: RANGE_SECTORS,
             name,
         };
         let offer = (features, config.bytes(), queues);
