@@ -103,7 +103,7 @@ const LONG: &[Part] = &[
     part(&["sched.oracle_"], sched::oracle),
     part(&["io.blk", "io.net", "io.monitor"], || io::requests(&io::AMD_VI)),
     part(&["io.vtd_blk", "io.vtd_net", "io.vtd_monitor"], || io::requests(&io::VT_D)),
-    part(&["block.ramdisk_"], block::ramdisk),
+    part(&["block.ramdisk_", "block.ublk_"], block::ramdisk),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),
     part(&["exits.linux_io_smp"], io::exits_smp),
     part(&["io.vtd_irq_to_handler", "exits.vtd_irq_to_handler"], || io::interrupt(&io::VT_D)),

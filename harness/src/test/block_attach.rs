@@ -1,5 +1,5 @@
 //! A disk through the wall without our module: a program of the client's Linux is the driver's side, and its kernel has
-//! the disk by `nbd`. The device side is another Linux or a driver sandbox. It is killed again and again, or lies.
+//! the disk by `nbd` or `ublk`. The device side is another Linux or a driver sandbox. It is killed again and again, or lies.
 
 use super::block::{SINGLE, Way, exercised, pair, script, second, serve, served};
 use super::driver::{Bench, Job};
@@ -9,14 +9,25 @@ use std::time::Duration;
 
 pub fn jobs() -> Vec<Job> {
     vec![
-        Job::one("block/nbd", 240, |bench| all(bench, [NEWER, OLDER], "doorbell")),
-        Job::one("block/nbd-6.1", 240, |bench| all(bench, [OLDER, NEWER], "poll")),
-        Job::one("block/nbd-restarts", 240, |bench| restarts(bench, 50)),
-        Job::one("block/nbd-killed", 240, |bench| killed(bench, OLDER, "doorbell")),
-        Job::one("block/nbd-gone", 240, gone),
-        Job::one("block/nbd-rogue", 240, rogue),
+        Job::one("block/nbd", 240, |bench| all(bench, NBD, [NEWER, OLDER], "doorbell")),
+        Job::one("block/nbd-6.1", 240, |bench| all(bench, NBD, [OLDER, NEWER], "poll")),
+        Job::one("block/nbd-restarts", 240, |bench| restarts(bench, NBD, 25)),
+        Job::one("block/nbd-killed", 240, |bench| killed(bench, NBD, OLDER, "doorbell")),
+        Job::one("block/nbd-gone", 240, |bench| gone(bench, NBD)),
+        Job::one("block/nbd-rogue", 240, |bench| rogue(bench, NBD)),
+        // 6.1 has no ublk.
+        Job::one("block/ublk", 240, |bench| all(bench, UBLK, [NEWER, OLDER], "doorbell")),
+        Job::one("block/ublk-restarts", 240, |bench| restarts(bench, UBLK, 25)),
+        Job::one("block/ublk-killed", 240, |bench| killed(bench, UBLK, NEWER, "poll")),
+        Job::one("block/ublk-gone", 240, |bench| gone(bench, UBLK)),
+        Job::one("block/ublk-rogue", 240, |bench| rogue(bench, UBLK)),
     ]
 }
+
+/// Option that chooses the kernel's driver, and the first disk of it.
+type Kernels = (&'static str, &'static str);
+const NBD: Kernels = ("--nbd", "nbd0");
+const UBLK: Kernels = ("--ublk", "ublkb0");
 
 /// The client has no module of ours, and its kernel does not complain.
 fn client(seen: &Seen) -> Result<&str, String> {
@@ -32,13 +43,18 @@ fn client(seen: &Seen) -> Result<&str, String> {
 const MODULES: &str = "echo modules of ours: $(grep -c bulkhead_virtio /proc/modules)";
 
 /// A file system on it, its whole device, and a part of a file that must not be written.
-fn all(bench: &Bench, kernels: [&str; 2], notify: &str) -> Result<String, String> {
+fn all(
+    bench: &Bench,
+    (option, disk): Kernels,
+    kernels: [&str; 2],
+    notify: &str,
+) -> Result<String, String> {
     const KIB: u32 = 24 << 10;
     let client_job = script(&format!(
-        "bhvirtio attach lan sh -c 'mkdir /mnt&&mount -t ext4 $DISK /mnt&&truncate -s 12M /mnt/file&&bhvirtio exercise /mnt/file 150\
+        "bhvirtio attach lan {option} sh -c 'mkdir /mnt&&mount -t ext4 $DISK /mnt&&truncate -s 12M /mnt/file&&bhvirtio exercise /mnt/file 150\
          &&md5sum /mnt/file>/tmp/sum&&umount /mnt&&mount -t ext4 $DISK /mnt&&md5sum -c /tmp/sum&&umount /mnt\
-         &&bhvirtio exercise $DISK 200&&echo size $(cat /sys/block/nbd0/size) cache $(cat /sys/block/nbd0/queue/write_cache)'\
-         &&bhvirtio attach constant sh -c 'bhvirtio refuses $DISK&&dd if=/init bs=512 skip=1 count=128 of=/tmp/part\
+         &&bhvirtio exercise $DISK 200&&echo size $(cat /sys/block/{disk}/size) cache $(cat /sys/block/{disk}/queue/write_cache)'\
+         &&bhvirtio attach constant {option} sh -c 'bhvirtio refuses $DISK&&dd if=/init bs=512 skip=1 count=128 of=/tmp/part\
          &&cmp $DISK /tmp/part&&echo the part is as it is'&&{MODULES}"
     ));
     let Way { path, options, made, .. } = SINGLE;
@@ -53,29 +69,29 @@ fn all(bench: &Bench, kernels: [&str; 2], notify: &str) -> Result<String, String
     let said = client(&seen)?;
     let facts = format!("size {} cache write back", KIB * 2);
     seen.ensure(said.contains(&facts), format!("no `{facts}`"))?;
-    seen.ensure(said.contains("/dev/nbd0 refuses to be written"), "it can be written")?;
+    seen.ensure(said.contains(&format!("/dev/{disk} refuses to be written")), "it can be written")?;
     seen.ensure(said.contains("the part is as it is"), "the part of a file is another one")?;
     seen.ensure(said.contains("/mnt/file: OK"), "the file is another one after a mount")?;
     seen.ensure(sound(seen.serial(2)?), "the device side's kernel complains")?;
     let file = exercised(&seen, said, "/mnt/file")?;
-    Ok(format!("ext4: {file}; raw: {}", exercised(&seen, said, "/dev/nbd0")?))
+    Ok(format!("ext4: {file}; raw: {}", exercised(&seen, said, &format!("/dev/{disk}"))?))
 }
 
 /// The driver sandbox is restarted so many times by the Linux itself, while that writes and reads.
-fn restarts(bench: &Bench, times: u32) -> Result<String, String> {
+fn restarts(bench: &Bench, (option, disk): Kernels, times: u32) -> Result<String, String> {
     let job = script(&format!(
-        "bhvirtio attach first sh -c 'bhvirtio exercise $DISK 6000&bhvirtio each {times} 40 bulkheadctl restart store;wait'&&{MODULES}"
+        "bhvirtio attach first {option} sh -c 'bhvirtio exercise $DISK 6000&bhvirtio each {times} 200 bulkheadctl restart store;wait'&&{MODULES}"
     ));
     let mut manifest = served(|text| text, &job)?;
     manifest.0 += "restart = [\"store\"]\n";
     let seen = serve(&manifest, bench, Duration::from_secs(220))?;
     let said = client(&seen)?;
     seen.undisturbed("one", &["exited", "stopped"])?;
-    let exercised = exercised(&seen, said, "/dev/nbd0")?;
+    let exercised = exercised(&seen, said, &format!("/dev/{disk}"))?;
     seen.ensure(!said.contains("I/O error"), "the client saw an error")?;
     let ran = said.contains(&format!("bhvirtio: ran {times} times"));
     seen.ensure(ran, "the store was not restarted so often")?;
-    seen.ensure(said.contains("the device is back, session 32"), "the client saw few restarts")?;
+    seen.ensure(said.contains("the device is back, session 8"), "the client saw few restarts")?;
     let store = seen.sandbox("store")?;
     seen.ensure(store.restarts == u64::from(times), format!("{} restarts", store.restarts))?;
     seen.ensure(store.denials == 0, format!("{} denials of the store", store.denials))?;
@@ -83,15 +99,22 @@ fn restarts(bench: &Bench, times: u32) -> Result<String, String> {
 }
 
 /// The device side in a Linux is killed again and again, while the client writes and reads.
-fn killed(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
+fn killed(
+    bench: &Bench,
+    (option, disk): Kernels,
+    kernel: &str,
+    notify: &str,
+) -> Result<String, String> {
     const TIMES: usize = 50;
-    let job = script(&format!("bhvirtio attach lan bhvirtio exercise /dev/nbd0 3400&&{MODULES}"));
+    let job = script(&format!(
+        "bhvirtio attach lan {option} sh -c 'bhvirtio exercise $DISK 3400'&&{MODULES}"
+    ));
     let Way { path, made, .. } = SINGLE;
     let server =
         script(&format!("{};bhvirtio again {TIMES} 50 bhvirtio block lan {path}", made(8 << 10)));
     let seen = look(&pair(&SINGLE, [kernel, NEWER], [&job, &server], notify), bench)?;
     let said = client(&seen)?;
-    let exercised = exercised(&seen, said, "/dev/nbd0")?;
+    let exercised = exercised(&seen, said, &format!("/dev/{disk}"))?;
     let side = seen.serial(2)?;
     seen.ensure(side.contains(&format!("killed {TIMES} times")), "it was not killed so often")?;
     let sessions = side.matches("lan: Begun").count();
@@ -103,11 +126,18 @@ fn killed(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
 }
 
 /// A device side that has another disk than the one before, and one that is silent for longer than the client waits.
-fn gone(bench: &Bench) -> Result<String, String> {
+fn gone(bench: &Bench, (option, _): Kernels) -> Result<String, String> {
+    let exercise = |limit: u32, millis: u32| {
+        format!(
+            "bhvirtio attach lan {option} --limit {limit} sh -c 'bhvirtio exercise $DISK {millis}'"
+        )
+    };
+    // The first one ends with another disk, and the second one without an answer.
     let job = script(&format!(
-        "bhvirtio attach lan --limit 2 bhvirtio exercise /dev/nbd0 8000;sleep 1;\
-         bhvirtio attach lan --limit 2 bhvirtio exercise /dev/nbd0 8000;sleep 1;\
-         bhvirtio attach lan --limit 9 bhvirtio exercise /dev/nbd0 20&&{MODULES}"
+        "{};{};{}&&{MODULES}",
+        exercise(9, 3000),
+        exercise(2, 8000),
+        exercise(9, 20)
     ));
     let server = script(
         "truncate -s 8M /tmp/disk;timeout -s KILL 1 bhvirtio block lan /tmp/disk --serial first;\
@@ -122,10 +152,11 @@ fn gone(bench: &Bench) -> Result<String, String> {
 }
 
 /// A device side that lies, then an honest one.
-fn rogue(bench: &Bench) -> Result<String, String> {
-    let attach = "bhvirtio attach lan --limit 1";
+fn rogue(bench: &Bench, (option, _): Kernels) -> Result<String, String> {
+    // Each fourth life is another disk, which ends the program.
     let job = script(&format!(
-        "bhvirtio each 1 1 true;{attach} bhvirtio poke 2500;{attach} bhvirtio poke 2500;{attach} bhvirtio poke 2500;sleep 2;{attach} bhvirtio exercise /dev/nbd0 50&&{MODULES}"
+        "yes 300|head -n 12|xargs -n 1 bhvirtio attach lan {option} --limit 1 bhvirtio poke;sleep 6;\
+         bhvirtio attach lan {option} sh -c 'bhvirtio exercise $DISK 50'&&{MODULES}"
     ));
     let server = script(
         "truncate -s 8M /tmp/disk;bhvirtio mislead lan 5000 bhvirtio block lan /tmp/disk --serial honest",

@@ -1,11 +1,12 @@
 //! The driver's side of a disk in another sandbox, without a module of ours. This program speaks with the device side
-//! over the channel, and offers the disk to its own kernel by a driver that every kernel has.
+//! over the channel, and offers the disk to its own kernel by a driver of the kernel's own: `nbd` or `ublk`.
 //!
 //! Requests without an answer are offered again when the device side begins anew, in their order
 //! ([`bulkhead_virtio::disk`]). So an application sees a pause and no error, for as long as the limit allows.
 
 mod far;
 mod nbd;
+mod ublk;
 
 use bulkhead_linux::run::done;
 use bulkhead_linux::serve::hold;
@@ -23,9 +24,18 @@ const LIMIT: u64 = 30;
 /// Longest time until the kernel shows the disk.
 const SHOWN: Duration = Duration::from_secs(10);
 
+/// Driver of the kernel that shows the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Nbd,
+    Ublk,
+}
+
 /// Options of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Terms<'a> {
+    /// `None`: ublk, where this kernel has it.
+    way: Option<Way>,
     /// Longest time of a request.
     limit: Duration,
     program: &'a [&'a str],
@@ -33,10 +43,11 @@ struct Terms<'a> {
 
 impl<'a> Terms<'a> {
     fn of(mut options: &'a [&'a str]) -> io::Result<Self> {
-        let mut limit = LIMIT;
+        let (mut way, mut limit) = (None, LIMIT);
         loop {
             match options {
-                ["--nbd", rest @ ..] => options = rest,
+                ["--nbd", rest @ ..] => (way, options) = (Some(Way::Nbd), rest),
+                ["--ublk", rest @ ..] => (way, options) = (Some(Way::Ublk), rest),
                 ["--limit", seconds, rest @ ..] => {
                     let right = seconds.parse().ok().filter(|n| (1..=86_400).contains(n));
                     let why = || format!("--limit {seconds}: 1 to 86400 seconds");
@@ -46,7 +57,10 @@ impl<'a> Terms<'a> {
                 [option, ..] if option.starts_with('-') => {
                     return Err(io::Error::other(format!("{option}: no such option, or no value")));
                 }
-                program => return Ok(Self { limit: Duration::from_secs(limit), program }),
+                program => {
+                    let limit = Duration::from_secs(limit);
+                    return Ok(Self { way, limit, program });
+                }
             }
         }
     }
@@ -59,7 +73,17 @@ pub fn run(channel: &str, options: &[&str]) -> io::Result<()> {
     let of = |why: io::Error| io::Error::other(format!("{channel}: {why}"));
     let mut far = Far::open(channel, terms.limit)?;
     let info = far.meet().map_err(of)?;
-    nbd::serve(far, &info, terms.program).map_err(of)
+    let way = terms.way.unwrap_or_else(|| match bulkhead_linux::ublk::Device::is_there() {
+        true => Way::Ublk,
+        false => Way::Nbd,
+    });
+    match way {
+        Way::Nbd => nbd::serve(far, &info, terms.program).map_err(of),
+        Way::Ublk if !bulkhead_linux::ublk::Device::is_there() => {
+            Err(of(io::Error::other("this kernel has no ublk; --nbd works with each")))
+        }
+        Way::Ublk => ublk::serve(far, &info, terms.program).map_err(of),
+    }
 }
 
 /// A disk that the kernel shows.
@@ -90,10 +114,29 @@ fn accompany(disk: Arc<impl Shown>, program: &[&str]) -> Option<JoinHandle<io::R
     let mut command = Command::new(program);
     command.args(arguments).env("DISK", disk.path());
     Some(thread::spawn(move || {
+        // The disk ends with the program, and the program with the disk: it sees errors then.
         let ran = shown(disk.path()).and_then(|()| done(&mut command));
         disk.end()?;
         ran
     }))
+}
+
+/// Ends of a disk's threads.
+struct Ends {
+    /// Ends of requests, of the kernel's driver, and of the program.
+    served: io::Result<()>,
+    carried: JoinHandle<io::Result<()>>,
+    ran: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Ends {
+    /// Waits for all; the first failure counts.
+    fn all(self) -> io::Result<()> {
+        let panicked = |_| io::Error::other("a thread panicked");
+        let carried = self.carried.join().map_err(panicked)?;
+        let ran = self.ran.map(|ran| ran.join().map_err(panicked)?);
+        self.served.and(ran.unwrap_or(carried))
+    }
 }
 
 /// Waits until a disk has a size.
@@ -121,8 +164,9 @@ mod tests {
     fn options_come_before_the_program() {
         let terms = Terms::of(&["--limit", "5", "--nbd", "sh", "-c", "true"]).unwrap();
         let program = &["sh", "-c", "true"][..];
-        assert_eq!(terms, Terms { limit: Duration::from_secs(5), program });
-        assert_eq!(Terms::of(&[]).unwrap().limit, Duration::from_secs(LIMIT));
+        assert_eq!(terms, Terms { way: Some(Way::Nbd), limit: Duration::from_secs(5), program });
+        let limit = Duration::from_secs(LIMIT);
+        assert_eq!(Terms::of(&[]).unwrap(), Terms { way: None, limit, program: &[] });
         for wrong in [&["--limit"][..], &["--limit", "0"], &["--limit", "x"], &["-x", "sh"]] {
             assert!(Terms::of(wrong).is_err(), "{wrong:?}");
         }

@@ -8,7 +8,7 @@
 //! | `ask CHANNEL LINE ANSWER` | a console for scripts: types a line until the answer comes |
 //! | `block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES]` | a disk for the driver: a file, a whole device, or a part of either |
 //! | `card ADDRESS [PROGRAM ...]` | driver's side: loads the drivers, gives the card its address, and runs a program |
-//! | `attach CHANNEL [--nbd] [--limit SECONDS] [PROGRAM ...]` | driver's side without a module of ours: a disk of this kernel's, by its driver `nbd`; with a program it lasts as long as that |
+//! | `attach CHANNEL [--nbd \| --ublk] [--limit SECONDS] [PROGRAM ...]` | driver's side without a module of ours: a disk of this kernel's, by its driver `nbd` or `ublk`; with a program it lasts as long as that |
 //! | `disk [PROGRAM ...]` | driver's side: loads the drivers, waits for a disk, and runs a program |
 //! | `terminal` | driver's side: a shell on the console |
 //! | `reach ADDRESS` | for tests: waits until an address answers, then until it does not, then until it does again |
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         ["answers", path, millis] => answers::run(path, millis),
         ["gate"] => gate::run(),
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | attach CHANNEL [--nbd] [--limit SECONDS] [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | meanwhile PATH | refuses PATH | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | answers PATH MS | gate",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | attach CHANNEL [--nbd | --ublk] [--limit SECONDS] [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | meanwhile PATH | refuses PATH | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | answers PATH MS | gate",
         )),
     };
     match done {

@@ -18,6 +18,7 @@ pub mod serve;
 pub mod setup;
 pub mod terminal;
 pub mod tun;
+pub mod ublk;
 
 #[cfg(target_arch = "x86_64")]
 pub use arch::x86::port;

@@ -192,10 +192,10 @@ impl Device {
     pub fn disconnect(&self) -> io::Result<()> {
         call(&self.file, Call::Disconnect, 0)
     }
-}
 
-impl Drop for Device {
-    fn drop(&mut self) {
+    /// Ends requests without an answer with errors. The kernel does not do so when the socket is closed: they would
+    /// wait for ever.
+    pub fn clear(&self) {
         let _ = call(&self.file, Call::ClearSock, 0);
     }
 }

@@ -1,5 +1,6 @@
 //! The disk over the channel, and the requests of this kernel's that are at it.
 
+use super::Shown;
 use crate::side::{Rest, Ringer, ways};
 use bulkhead_channel::Misfit;
 use bulkhead_channel_memory::Mapping;
@@ -10,10 +11,15 @@ use bulkhead_virtio::layout::POOL;
 use nix::libc;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longest time for the device side to appear: its sandbox has to boot.
 const FOUND: Duration = Duration::from_secs(120);
+/// Longest time for the kernel's driver to end.
+const ENDED: Duration = Duration::from_secs(10);
 /// How often requests are looked at that have no answer.
 const LOOK: Duration = Duration::from_millis(500);
 /// Requests that are taken before the device side is told of them.
@@ -55,6 +61,8 @@ pub trait Front {
     fn fill(&mut self, asked: &Asked, to: &Section, at: usize) -> io::Result<()>;
     /// Answers, with an error's number or 0. The bytes of a read are at a place of a section.
     fn answer(&mut self, asked: &Asked, error: i32, from: &Section, at: usize) -> io::Result<()>;
+    /// Answers a request with an error: it is not carried out.
+    fn refuse(&mut self, asked: &Asked) -> io::Result<()>;
     /// Tells the kernel of all answers.
     fn tell(&mut self) -> io::Result<()> {
         Ok(())
@@ -109,8 +117,10 @@ impl Far {
         })
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
+    /// Says where the disk is.
+    pub fn says_where(&self, path: &Path) {
+        let sectors = self.disk.info().map_or(0, |info| info.sectors);
+        println!("bhvirtio: {}: {}, {sectors} sectors", self.name, path.display());
     }
 
     /// Bytes of a request, at most, and how many there can be at a time. Requests are whole blocks.
@@ -133,8 +143,43 @@ impl Far {
         Err(io::Error::other(format!("no device side within {} s", FOUND.as_secs())))
     }
 
+    /// Serves until the kernel wants no more. If the disk is given up, requests are answered with errors from then on.
+    pub fn serve_to_the_end(
+        &mut self,
+        front: &mut impl Front,
+        disk: &Arc<impl Shown>,
+    ) -> io::Result<()> {
+        let served = self.serve(front);
+        if let Err(why) = &served {
+            println!("bhvirtio: {}: {why}", self.name);
+            let disk = Arc::clone(disk);
+            thread::Builder::new().spawn(move || disk.end())?;
+            // The first error counts.
+            let _ = self.refuse(front);
+        }
+        served
+    }
+
+    /// Answers all requests with errors, until the kernel wants no more.
+    fn refuse(&mut self, front: &mut impl Front) -> io::Result<()> {
+        for (asked, _) in self.asked.iter_mut().filter_map(Option::take) {
+            front.answer(&asked, libc::EIO, &self.theirs, 0)?;
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < ENDED {
+            front.tell()?;
+            match front.take()? {
+                Next::End => return Ok(()),
+                Next::Asked(asked) => front.refuse(&asked)?,
+                Next::Done => {}
+                Next::Nothing => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        Ok(())
+    }
+
     /// Serves until the kernel wants no more, or a request has no answer for too long.
-    pub fn serve(&mut self, front: &mut impl Front) -> io::Result<()> {
+    fn serve(&mut self, front: &mut impl Front) -> io::Result<()> {
         let mut ends = false;
         loop {
             let mut worked = self.attend()?;

@@ -2,12 +2,12 @@
 //! request's bytes are copied twice: to or from the socket, and to or from the kernel's buffer.
 
 use super::far::{Asked, Far, Front, Next};
-use super::{Shown, accompany, ends_at_signals};
+use super::{Ends, Shown, accompany, ends_at_signals};
 use bulkhead_linux::nbd::{Device, Kind, Socket, Terms, answer, flag};
 use bulkhead_linux::section::Section;
 use bulkhead_virtio::block::SECTOR;
 use bulkhead_virtio::disk::{Info, Operation};
-use nix::libc::EINVAL;
+use nix::libc::{EINVAL, EIO};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -33,19 +33,13 @@ pub fn serve(mut far: Far, info: &Info, program: &[&str]) -> io::Result<()> {
     ends_at_signals(Arc::clone(&device))?;
     let carrier = Arc::clone(&device);
     let carried = thread::Builder::new().spawn(move || carrier.run())?;
-    println!("bhvirtio: {}: {}, {} sectors", far.name(), device.path().display(), info.sectors);
-    let ran = accompany(device, program);
+    far.says_where(device.path());
+    let ran = accompany(Arc::clone(&device), program);
     let mut front = Nbd { socket, most };
-    let served = far.serve(&mut front);
-    // The kernel ends requests without an answer with errors.
+    let served = far.serve_to_the_end(&mut front, &device);
     drop(front);
-    let joined = |why: &str| io::Error::other(why.to_owned());
-    let carried = carried.join().map_err(|_| joined("the thread of nbd panicked"))?;
-    served?;
-    match ran {
-        None => carried,
-        Some(ran) => ran.join().map_err(|_| joined("the program's thread panicked"))?,
-    }
+    device.clear();
+    Ends { served, carried, ran }.all()
 }
 
 /// Describes the disk to the kernel.
@@ -126,6 +120,13 @@ impl Front for Nbd {
         self.socket.send(head.get(done..).unwrap_or_default())?;
         let done = done.saturating_sub(head.len());
         from.send(&self.socket, at + done, asked.len - done)
+    }
+
+    fn refuse(&mut self, asked: &Asked) -> io::Result<()> {
+        if asked.operation == Operation::Write {
+            self.socket.skip(asked.len)?;
+        }
+        self.socket.send(&answer(asked.tag, EIO))
     }
 
     fn file(&self) -> BorrowedFd<'_> {
