@@ -1,11 +1,10 @@
 //! The kernel's driver `ublk`: a block device whose requests a program carries out (Linux 6.12, `uapi/linux/ublk_cmd.h`
-//! and `block/ublk.rst`). Commands go to it by `io_uring`. Bytes of a request are read and written at a place of its
-//! character device, so the kernel copies them once, to or from any memory of the program's (`UBLK_F_USER_COPY`).
-//! Without that it would pin the program's pages, and pages of a channel have none of the kernel's descriptions.
+//! and `block/ublk.rst`). Commands go to it by `io_uring`. The kernel copies the bytes of a request to or from memory of
+//! this program, which it pins for that. A channel's pages cannot be pinned, so this memory is the program's own.
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types::Fd};
 use nix::libc;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -41,8 +40,8 @@ const SET_PARAMS: u32 = number(0x08, COMMAND as u32);
 const FETCH: u32 = number(0x20, 16);
 const COMMIT_AND_FETCH: u32 = number(0x21, 16);
 
-/// Flags of a device: commands have numbers of `ioctl`, and bytes are read and written at the character device.
-const FLAGS: u64 = 1 << 6 | 1 << 7;
+/// Flags of a device: commands have numbers of `ioctl`.
+const FLAGS: u64 = 1 << 6;
 
 /// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,6 +256,9 @@ pub struct Queue {
     /// The kernel's descriptions of requests, by tag.
     descriptions: NonNull<c_void>,
     bytes: usize,
+    /// Memory for the bytes of requests, for each tag as many as a request has at most.
+    memory: NonNull<c_void>,
+    each: usize,
     ring: IoUring,
     file: File,
     depth: u16,
@@ -267,7 +269,8 @@ impl Queue {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn open(device: &Device, depth: u16) -> io::Result<Self> {
+    pub fn open(device: &Device, terms: &Terms) -> io::Result<Self> {
+        let depth = terms.depth;
         let path = format!("/dev/ublkc{}", device.id);
         let begun = Instant::now();
         // The kernel's own thread makes the file.
@@ -280,8 +283,13 @@ impl Queue {
         // SAFETY: a new mapping at an address of the kernel's choice, read by `word` alone.
         let descriptions =
             unsafe { mmap(None, size, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, &file, 0) }?;
+        let each = terms.most.next_multiple_of(PAGE);
+        let size = NonZeroUsize::new(each * usize::from(depth)).ok_or(ErrorKind::InvalidInput)?;
+        let (rights, flags) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
+        // SAFETY: a new mapping of nothing.
+        let memory = unsafe { mmap_anonymous(None, size, rights, flags) }?;
         let ring = IoUring::new(u32::from(depth).next_power_of_two())?;
-        let mut queue = Self { descriptions, bytes, ring, file, depth };
+        let mut queue = Self { descriptions, bytes, memory, each, ring, file, depth };
         for tag in 0..depth {
             queue.push(FETCH, tag, 0)?;
         }
@@ -328,21 +336,33 @@ impl Queue {
         }
     }
 
-    /// The file at which a request's bytes are, and their place in it.
+    /// Returns memory with the bytes of a write, or for those of a read. The request was taken, and has no answer.
+    ///
+    /// # Panics
+    /// There is no such request.
     #[must_use]
-    pub fn data(&self, tag: u16) -> (&File, u64) {
-        const BEGIN: u64 = 0x8000_0000;
-        const EACH: u32 = 25;
-        (&self.file, BEGIN + (u64::from(tag) << EACH))
+    pub fn data(&mut self, tag: u16) -> &mut [u8] {
+        let at = self.place(tag);
+        // SAFETY: within the mapping. The kernel writes there before a request is taken, and reads there in `tell`,
+        // which needs `self`, too. No other reference to it exists.
+        unsafe { std::slice::from_raw_parts_mut(at.as_ptr().cast(), self.each) }
+    }
+
+    /// Address of a request's memory.
+    fn place(&self, tag: u16) -> NonNull<c_void> {
+        assert!(tag < self.depth, "tag {tag}");
+        // SAFETY: the mapping has as many places as there are tags.
+        unsafe { self.memory.add(self.each * usize::from(tag)) }
     }
 
     fn push(&mut self, command: u32, tag: u16, result: i32) -> io::Result<()> {
         let mut bytes = [0; 16];
         bytes[2..4].copy_from_slice(&tag.to_le_bytes());
         bytes[4..8].copy_from_slice(&result.to_le_bytes());
+        bytes[8..].copy_from_slice(&(self.place(tag).as_ptr() as u64).to_le_bytes());
         let entry = opcode::UringCmd16::new(Fd(self.file.as_raw_fd()), command);
         let entry = entry.cmd(bytes).build().user_data(tag.into());
-        // SAFETY: the command has no address.
+        // SAFETY: the memory is as long as a request, and stays mapped up to the end of `self`, with the ring.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| ErrorKind::OutOfMemory.into())
     }
 
@@ -356,8 +376,12 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `open`, not used afterwards.
-        let _ = unsafe { munmap(self.descriptions, self.bytes) };
+        // SAFETY: the mappings made in `open`, not used afterwards. A request of the kernel's that is still under way
+        // finds no pages there, and fails.
+        unsafe {
+            let _ = munmap(self.descriptions, self.bytes);
+            let _ = munmap(self.memory, self.each * usize::from(self.depth));
+        }
     }
 }
 

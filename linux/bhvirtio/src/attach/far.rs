@@ -53,14 +53,21 @@ pub enum Next {
     End,
 }
 
+/// A section: for the kernel's copies, and for this program's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    pub section: Section,
+    pub region: Mapping<'static>,
+}
+
 /// The kernel's driver that shows the disk.
 pub trait Front {
     /// Takes a request.
     fn take(&mut self) -> io::Result<Next>;
     /// Moves the bytes of a write to a place of a section.
-    fn fill(&mut self, asked: &Asked, to: &Section, at: usize) -> io::Result<()>;
+    fn fill(&mut self, asked: &Asked, to: &Area, at: usize) -> io::Result<()>;
     /// Answers, with an error's number or 0. The bytes of a read are at a place of a section.
-    fn answer(&mut self, asked: &Asked, error: i32, from: &Section, at: usize) -> io::Result<()>;
+    fn answer(&mut self, asked: &Asked, error: i32, from: &Area, at: usize) -> io::Result<()>;
     /// Answers a request with an error: it is not carried out.
     fn refuse(&mut self, asked: &Asked) -> io::Result<()>;
     /// Tells the kernel of all answers.
@@ -75,8 +82,8 @@ pub trait Front {
 pub struct Far {
     disk: Disk<Mapping<'static>>,
     /// Sections that this end and the device side write.
-    own: Section,
-    theirs: Section,
+    own: Area,
+    theirs: Area,
     caller: Option<Ringer>,
     rest: Rest,
     name: String,
@@ -105,8 +112,8 @@ impl Far {
         let (caller, rest) = ways(channel, [mine, theirs])?;
         Ok(Self {
             disk,
-            own: Section::of(channel, 0),
-            theirs: Section::of(channel, 1),
+            own: Area { section: Section::of(channel, 0), region: mine },
+            theirs: Area { section: Section::of(channel, 1), region: theirs },
             caller,
             rest,
             name: name.to_owned(),

@@ -1,10 +1,9 @@
 //! The disk by the kernel's driver `nbd`. Its requests come over a socket, with the bytes of writes behind them. So a
 //! request's bytes are copied twice: to or from the socket, and to or from the kernel's buffer.
 
-use super::far::{Asked, Far, Front, Next};
+use super::far::{Area, Asked, Far, Front, Next};
 use super::{Ends, Shown, accompany, ends_at_signals};
 use bulkhead_linux::nbd::{Device, Kind, Socket, Terms, answer, flag};
-use bulkhead_linux::section::Section;
 use bulkhead_virtio::block::SECTOR;
 use bulkhead_virtio::disk::{Info, Operation};
 use nix::libc::{EINVAL, EIO};
@@ -106,20 +105,20 @@ impl Front for Nbd {
         Ok(Next::Asked(Asked { tag: request.cookie, operation, sector, len }))
     }
 
-    fn fill(&mut self, asked: &Asked, to: &Section, at: usize) -> io::Result<()> {
-        to.receive(&self.socket, at, asked.len)
+    fn fill(&mut self, asked: &Asked, to: &Area, at: usize) -> io::Result<()> {
+        to.section.receive(&self.socket, at, asked.len)
     }
 
-    fn answer(&mut self, asked: &Asked, error: i32, from: &Section, at: usize) -> io::Result<()> {
+    fn answer(&mut self, asked: &Asked, error: i32, from: &Area, at: usize) -> io::Result<()> {
         let head = answer(asked.tag, error);
         if error != 0 || asked.operation != Operation::Read {
             return self.socket.send(&head);
         }
-        let done = from.write_behind(&head, &self.socket, at, asked.len)?;
+        let done = from.section.write_behind(&head, &self.socket, at, asked.len)?;
         // A signal may have cut it.
         self.socket.send(head.get(done..).unwrap_or_default())?;
         let done = done.saturating_sub(head.len());
-        from.send(&self.socket, at + done, asked.len - done)
+        from.section.send(&self.socket, at + done, asked.len - done)
     }
 
     fn refuse(&mut self, asked: &Asked) -> io::Result<()> {

@@ -1,11 +1,11 @@
-//! The disk by the kernel's driver `ublk`. The kernel copies a request's bytes between the section and its own buffer:
-//! once, as our module does.
+//! The disk by the kernel's driver `ublk`. It copies a request's bytes between its own buffer and memory of this
+//! program's, and this program copies them between that and the section. The kernel cannot do both at once: it pins the
+//! program's pages, and it has no description of a channel's pages.
 
-use super::far::{Asked, Far, Front, Next};
+use super::far::{Area, Asked, Far, Front, Next};
 use super::{Ends, Shown, accompany, ends_at_signals};
-use bulkhead_linux::section::Section;
 use bulkhead_linux::ublk::{Device, Kind, Queue, Terms};
-use bulkhead_virtio::block::SECTOR;
+use bulkhead_virtio::block::{SECTOR, read, write};
 use bulkhead_virtio::disk::{Info, Operation};
 use nix::libc::{EIO, EOPNOTSUPP};
 use std::io::{self, ErrorKind};
@@ -45,7 +45,7 @@ pub fn serve(mut far: Far, info: &Info, program: &[&str]) -> io::Result<()> {
 
 fn show(far: &mut Far, device: &Arc<Device>, terms: &Terms, program: &[&str]) -> io::Result<()> {
     ends_at_signals(Arc::clone(device))?;
-    let mut front = Ublk(Queue::open(device, terms.depth)?);
+    let mut front = Ublk(Queue::open(device, terms)?);
     let starter = Arc::clone(device);
     // The kernel reads from the disk before this ends.
     let started = thread::Builder::new().spawn(move || {
@@ -91,27 +91,24 @@ impl Front for Ublk {
         Ok(Next::Asked(Asked { tag: request.tag.into(), operation, sector, len }))
     }
 
-    fn fill(&mut self, asked: &Asked, to: &Section, at: usize) -> io::Result<()> {
-        let (file, place) = self.0.data(asked.tag as u16);
-        to.read_from_at(file, at, asked.len, place)
+    fn fill(&mut self, asked: &Asked, to: &Area, at: usize) -> io::Result<()> {
+        let bytes = self.0.data(asked.tag as u16).get(..asked.len);
+        let written = bytes.is_some_and(|bytes| write(&to.region, at, bytes));
+        if written { Ok(()) } else { Err(ErrorKind::InvalidInput.into()) }
     }
 
-    fn answer(&mut self, asked: &Asked, error: i32, from: &Section, at: usize) -> io::Result<()> {
+    fn answer(&mut self, asked: &Asked, error: i32, from: &Area, at: usize) -> io::Result<()> {
         let tag = asked.tag as u16;
-        let moved = match (asked.operation, error) {
+        let done = match (asked.operation, error) {
             (Operation::Read, 0) => {
-                let (file, place) = self.0.data(tag);
-                from.write_to_at(file, at, asked.len, place).map(|()| asked.len)
+                let bytes = self.0.data(tag).get_mut(..asked.len);
+                let done = bytes.is_some_and(|bytes| read(&from.region, at, bytes));
+                if done { asked.len as i32 } else { -EIO }
             }
-            (Operation::Write, 0) => Ok(asked.len),
-            _ => Ok(0),
+            (Operation::Write, 0) => asked.len as i32,
+            (_, error) => -error,
         };
-        let result = match moved {
-            Ok(bytes) if error == 0 => bytes as i32,
-            Ok(_) => -error,
-            Err(why) => -why.raw_os_error().unwrap_or(EIO),
-        };
-        self.0.answer(tag, result)
+        self.0.answer(tag, done)
     }
 
     fn refuse(&mut self, asked: &Asked) -> io::Result<()> {
