@@ -12,6 +12,8 @@ pub fn jobs() -> Vec<Job> {
     vec![
         Job::one("block/linux-6.12", 240, |bench| all(bench, [NEWER, OLDER], "doorbell", &SEVERAL)),
         Job::one("block/linux-6.1", 240, |bench| all(bench, [OLDER, NEWER], "poll", &SINGLE)),
+        Job::one("block/stock-6.12", 240, |bench| stock(bench, "linux-6.12", "doorbell")),
+        Job::one("block/stock-6.1", 240, |bench| stock(bench, "linux-6.1", "poll")),
         Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "doorbell", &SEVERAL)),
         Job::one("block/restarts-6.1", 240, |bench| restarts(bench, OLDER, "poll", &SINGLE)),
         Job::one("block/waits", 240, waits),
@@ -129,6 +131,39 @@ pub(super) fn second(manifest: &mut Manifest, notify: &str) {
     );
 }
 
+/// Debian's stock kernel in the place of its kernel for clouds: the client has our module and a disk by it.
+fn stock(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
+    let client = script("uname -r;bhvirtio disk bhvirtio exercise /dev/vda 200");
+    let Way { path, options, .. } = SEVERAL;
+    let server = script(&format!(
+        "{};bhvirtio block lan {path} --serial flight-7{options}",
+        (SEVERAL.made)(8 << 10)
+    ));
+    let mut manifest = pair(&SEVERAL, [kernel, NEWER], [&client, &server], notify);
+    // The first sandbox is the client.
+    manifest.0 = manifest.0.replacen("artifact:virtio.cpio", "artifact:virtio-stock.cpio", 1);
+    let seen = look(&manifest, bench)?;
+    let said = seen.serial(1)?;
+    seen.ensure(said.contains("bulkhead-init: exit code 0"), "the client failed")?;
+    seen.ensure(sound(said), "its kernel complains")?;
+    // A stock kernel looks for a function that Intel's firmware hides (P2SB), and for others' serial ports.
+    let hidden = "write of 0x0 to configuration register 0xe0 of 00:1f.1";
+    let expected = |d: &bulkhead_explain::Explained| {
+        let port = d.record.kind == bulkhead_layout::report::Kind::Port as u16;
+        d.sandbox != "one" || port || d.to_string().contains(hidden)
+    };
+    if let Some(denial) = seen.denials.iter().find(|denial| !expected(denial)) {
+        return Err(seen.wrong(format!("the client was denied something: {denial}")));
+    }
+    let stock = |line: &str| line.trim_end().ends_with("-amd64") && !line.contains("cloud");
+    seen.ensure(said.lines().any(stock), "the client's kernel is no stock one")?;
+    for fact in ["serial flight-7", "size 16384", "queues 2"] {
+        seen.ensure(said.contains(&format!("vda: {fact}")), format!("no `{fact}`"))?;
+    }
+    seen.ensure(sound(seen.serial(2)?), "the device side's kernel complains")?;
+    Ok(exercised(&seen, said, "/dev/vda")?.to_owned())
+}
+
 /// The device side is killed again and again, while the client writes and reads.
 fn restarts(bench: &Bench, kernel: &str, notify: &str, way: &Way) -> Result<String, String> {
     const TIMES: usize = 50;
@@ -214,6 +249,12 @@ fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
     seen.ensure(ran, "the store was not restarted so often")?;
     let back = said.contains("the device is back");
     seen.ensure(back == (restarts > 0), "the client's module saw no restart, or one of nobody's")?;
+    // QEMU's disk has both requests.
+    for range in ["discard", "write_zeroes"] {
+        let fact = format!("vda: queue/{range}_max_bytes ");
+        let offered = said.split(&fact).nth(1).is_some_and(|most| !most.starts_with('0'));
+        seen.ensure(offered, format!("its disk has no {range}"))?;
+    }
     let store = seen.sandbox("store")?;
     seen.ensure(store.restarts == u64::from(restarts), format!("{} restarts", store.restarts))?;
     seen.ensure(store.denials == 0, format!("{} denials of the store", store.denials))?;

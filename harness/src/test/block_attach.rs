@@ -1,5 +1,6 @@
-//! A disk through the wall without our module: a program of the client's Linux is the driver's side, and its kernel has
-//! the disk by `nbd` or `ublk`. The device side is another Linux or a driver sandbox. It is killed again and again, or lies.
+//! A disk through the wall without our module. A program of the client's Linux is the driver's side, and its kernel has
+//! the disk by `nbd` or `ublk`. The device side is another Linux or a driver sandbox. It is killed again and again, or
+//! lies.
 
 use super::block::{SINGLE, Way, exercised, pair, script, second, serve, served};
 use super::driver::{Bench, Job};

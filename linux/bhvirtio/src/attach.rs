@@ -1,5 +1,5 @@
 //! The driver's side of a disk in another sandbox, without a module of ours. This program speaks with the device side
-//! over the channel, and offers the disk to its own kernel by a driver of the kernel's own: `nbd` or `ublk`.
+//! over the channel. It offers the disk to its own kernel by `nbd` or `ublk`.
 //!
 //! Requests without an answer are offered again when the device side begins anew, in their order
 //! ([`bulkhead_virtio::disk`]). So an application sees a pause and no error, for as long as the limit allows.

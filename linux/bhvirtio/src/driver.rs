@@ -41,7 +41,15 @@ fn try_card(address: &str, program: &[&str]) -> io::Result<()> {
 pub fn disk(program: &[&str]) -> io::Result<()> {
     let disk = wait("virtio_blk", |device| entry(&device.join("block")))?;
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    for fact in ["serial", "size", "ro", "queue/write_cache", "queue/max_segments"] {
+    for fact in [
+        "serial",
+        "size",
+        "ro",
+        "queue/write_cache",
+        "queue/max_segments",
+        "queue/discard_max_bytes",
+        "queue/write_zeroes_max_bytes",
+    ] {
         let value = fs::read_to_string(disk.join(fact)).unwrap_or_default();
         println!("bhvirtio: {name}: {fact} {}", value.trim());
     }

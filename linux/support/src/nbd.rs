@@ -1,5 +1,5 @@
-//! The kernel's driver `nbd`: a block device whose requests come over a socket (Linux, `uapi/linux/nbd.h`). Numbers
-//! on the socket are in the network's order of bytes.
+//! The kernel's driver `nbd`: requests of a block device come over a socket (Linux, `uapi/linux/nbd.h`). Numbers on the
+//! socket are in the network's order of bytes.
 
 use nix::libc;
 use std::fs::{File, OpenOptions};

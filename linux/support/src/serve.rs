@@ -1,5 +1,5 @@
-//! A program that serves a block device to its own kernel: it must not wait for memory that the kernel frees by
-//! writing to that very device.
+//! A program that serves a block device to its own kernel. It must not wait for memory that the kernel frees by a
+//! write to this device.
 
 use nix::libc;
 use std::io;

@@ -1,6 +1,7 @@
-//! The kernel's driver `ublk`: a block device whose requests a program carries out (Linux 6.12, `uapi/linux/ublk_cmd.h`
-//! and `block/ublk.rst`). Commands go to it by `io_uring`. The kernel copies the bytes of a request to or from memory of
-//! this program, which it pins for that. A channel's pages cannot be pinned, so this memory is the program's own.
+//! The kernel's driver `ublk`: a program carries the requests of a block device out (Linux 6.12,
+//! `uapi/linux/ublk_cmd.h` and `block/ublk.rst`). Commands go to it by `io_uring`. The kernel copies the bytes of a
+//! request to or from memory of this program, which it pins for that. A channel's pages cannot be pinned, so this
+//! memory is the program's own.
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types::Fd};
 use nix::libc;
@@ -398,7 +399,7 @@ mod tests {
 
     #[test]
     fn commands_have_the_kernels_numbers() {
-        // Of `UBLK_U_CMD_ADD_DEV` and `UBLK_U_IO_COMMIT_AND_FETCH_REQ`, by a C compiler.
+        // A C compiler's numbers of `UBLK_U_CMD_ADD_DEV` and `UBLK_U_IO_COMMIT_AND_FETCH_REQ`.
         assert_eq!((ADD, COMMIT_AND_FETCH), (0xC020_7504, 0xC010_7521));
     }
 

@@ -61,7 +61,7 @@ const WRITE_ZEROES: u64 = 1 << 3;
 /// Blocks of a range that is discarded, and of one that becomes zeros, at most: a number of 16 bits counts these.
 const DISCARD: u32 = 1 << 20;
 const ZERO: u32 = 1 << 15;
-/// Of zeros: the controller may discard the range, if it reads as zeros then (6.17).
+/// The controller may discard a range of zeros, if it reads as zeros then (6.17).
 const DEALLOCATE: u32 = 1 << 25;
 
 /// A command, without its identifier (4.2).

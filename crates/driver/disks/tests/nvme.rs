@@ -433,7 +433,7 @@ fn ranges_are_commands() {
     let commands = controller.0.borrow().commands.clone();
     let seen: Vec<_> =
         commands.iter().map(|c| (c.opcode, c.block, c.blocks, c.pieces[0])).collect();
-    // Of a discard the words have a number of ranges from 0 on, and what is done with them.
+    // A discard has a number of ranges from 0 on, and what is done with them.
     let discard = (9, 4 << 32, 1, (3 << 32, 2));
     assert_eq!(seen, [discard, (8, 1 << 29, 1 << 15, (0, 0)), (8, 1, 1, (1, 0))]);
     for optional in [0, 1 << 2, 1 << 3] {
