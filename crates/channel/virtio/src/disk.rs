@@ -287,7 +287,8 @@ impl<M: Memory> Disk<M> {
         if operation.ranges() {
             let unmap = u64::from(operation == Operation::Zero { unmap: true });
             header.set_word(HEADER, sector);
-            header.set_word(HEADER + 8, len as u64 / SECTOR | unmap << 32);
+            let sectors = len as u64 / SECTOR;
+            header.set_word(HEADER + 8, sectors | unmap << 32);
         }
         let order = self.orders;
         self.orders += 1;

@@ -234,7 +234,7 @@ fn ranges_are_described_and_bounded() {
         assert_eq!((chain.reads.len, chain.writes.len), (HEADER + 16, 1));
         let mut words = [0; 32];
         assert!(read(&theirs, chain.reads.at, &mut words));
-        let expected = [kind, 0, sector, len as u64 / 512 | flags].map(u64::to_le_bytes);
+        let expected = [kind, 0, sector, (len as u64 / 512) | flags].map(u64::to_le_bytes);
         assert_eq!(words[..], expected.concat());
         assert!(disk.incoming(slot).is_none());
         queue.used(&chain, 1);
