@@ -1,5 +1,5 @@
 //! A disk through the wall: instructions of all cores for a request, by a number of threads. Two Linuxes have the
-//! driver and the device side, with the module and `bhvirtio block`.
+//! driver and the device side, with the module or `bhvirtio attach`, and `bhvirtio block`.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -32,16 +32,26 @@ const RAMDISK: &str = "modprobe brd rd_nr=1 rd_size=65536";
 pub fn ramdisk() -> Found {
     let server = script(&format!("{RAMDISK}&&bhvirtio block lan /dev/ram0 --serial ram"));
     let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda", 16)));
-    let ran =
-        System::new("block", "block-ramdisk").with("one", client).with("two", server).run()?;
+    let ran = System::new("block", "block-ramdisk")
+        .with("one", client)
+        .with("two", server.clone())
+        .run()?;
     let bare = System::new("tcp-loopback", "block-ramdisk-alone")
         .with("one", script(&format!("{RAMDISK}&&{}", reads("/dev/ram0", 16))))
         .run()?;
+    // The way without our module, against the module's.
+    let reads = reads("$DISK", 16);
+    let client = script(&format!("bhvirtio attach lan --ublk sh -c 'sleep 4&&{reads}'"));
+    let program =
+        System::new("block", "block-ublk").with("one", client).with("two", server).run()?;
     let mut figures = Vec::new();
     for (threads, _) in LOADS {
         let (wall, alone) = (Window::of(&ran.counts, threads)?, Window::of(&bare.counts, threads)?);
         let row = Row::new(&format!("block.ramdisk_{threads}"), "instructions", wall.all());
         figures.push(Figure::new(row.against(alone.all())).note(wall.note()));
+        let ublk = Window::of(&program.counts, threads)?;
+        let row = Row::new(&format!("block.ublk_{threads}"), "instructions", ublk.all());
+        figures.push(Figure::new(row.against(wall.all())).note(ublk.note()));
     }
     Ok(figures)
 }

@@ -12,6 +12,8 @@ pub fn jobs() -> Vec<Job> {
     vec![
         Job::one("block/linux-6.12", 240, |bench| all(bench, [NEWER, OLDER], "doorbell", &SEVERAL)),
         Job::one("block/linux-6.1", 240, |bench| all(bench, [OLDER, NEWER], "poll", &SINGLE)),
+        Job::one("block/stock-6.12", 240, |bench| stock(bench, "linux-6.12", "doorbell")),
+        Job::one("block/stock-6.1", 240, |bench| stock(bench, "linux-6.1", "poll")),
         Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "doorbell", &SEVERAL)),
         Job::one("block/restarts-6.1", 240, |bench| restarts(bench, OLDER, "poll", &SINGLE)),
         Job::one("block/waits", 240, waits),
@@ -28,25 +30,25 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// A way to serve a disk.
-struct Way {
+pub(super) struct Way {
     /// Queues that the client uses: one for each of its cores.
-    queues: u32,
+    pub(super) queues: u32,
     /// Commands that make a disk of so many KiB at the device side, and its path.
-    made: fn(u32) -> String,
-    path: &'static str,
+    pub(super) made: fn(u32) -> String,
+    pub(super) path: &'static str,
     /// Options of the device side.
-    options: &'static str,
+    pub(super) options: &'static str,
 }
 
 /// One queue, and a file in memory: no request waits at the device side.
-const SINGLE: Way = Way {
+pub(super) const SINGLE: Way = Way {
     queues: 1,
     made: |kib| format!("truncate -s {kib}K /tmp/disk"),
     path: "/tmp/disk",
     options: "",
 };
 /// Several queues, and a block device: some requests wait there, while other threads go on.
-const SEVERAL: Way = Way {
+pub(super) const SEVERAL: Way = Way {
     queues: 2,
     made: |kib| format!("modprobe loop;truncate -s {kib}K /tmp/disk;losetup /dev/loop0 /tmp/disk"),
     path: "/dev/loop0",
@@ -54,7 +56,7 @@ const SEVERAL: Way = Way {
 };
 
 /// Two Linuxes, the client with a core for each queue.
-fn pair(way: &Way, kernels: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
+pub(super) fn pair(way: &Way, kernels: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
     let mut manifest = two(kernels, jobs, notify);
     let cores: Vec<u32> = (0..way.queues).collect();
     let both = [
@@ -68,17 +70,17 @@ fn pair(way: &Way, kernels: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifes
 }
 
 /// A program's arguments, or a script of simple commands, as one word of a kernel's command line.
-fn word(text: &str) -> String {
+pub(super) fn word(text: &str) -> String {
     text.replace(' ', "${IFS}")
 }
 
 /// A script that runs in the background of a sandbox's job.
-fn script(text: &str) -> String {
+pub(super) fn script(text: &str) -> String {
     format!("sh:-c,{}", word(text))
 }
 
 /// Tells what was read and written, of the lines of [`driver`].
-fn exercised<'a>(seen: &Seen, said: &'a str, path: &str) -> Result<&'a str, String> {
+pub(super) fn exercised<'a>(seen: &Seen, said: &'a str, path: &str) -> Result<&'a str, String> {
     let start = format!("bhvirtio: {path}: ");
     let found = said.lines().filter_map(|line| line.trim_end().strip_prefix(&start[..]));
     let found = found.filter_map(|line| line.strip_suffix(", all as written")).next();
@@ -122,11 +124,44 @@ fn all(bench: &Bench, kernels: [&str; 2], notify: &str, way: &Way) -> Result<Str
 }
 
 /// Another disk between the two.
-fn second(manifest: &mut Manifest, notify: &str) {
+pub(super) fn second(manifest: &mut Manifest, notify: &str) {
     let _ = writeln!(
         manifest.0,
         "[[channel]]\nname = \"constant\"\nfrom = \"one\"\nto = [\"two\"]\nsize = \"256 KiB\"\nkind = \"virtio\"\nnotify = \"{notify}\""
     );
+}
+
+/// Debian's stock kernel in the place of its kernel for clouds: the client has our module and a disk by it.
+fn stock(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
+    let client = script("uname -r;bhvirtio disk bhvirtio exercise /dev/vda 200");
+    let Way { path, options, .. } = SEVERAL;
+    let server = script(&format!(
+        "{};bhvirtio block lan {path} --serial flight-7{options}",
+        (SEVERAL.made)(8 << 10)
+    ));
+    let mut manifest = pair(&SEVERAL, [kernel, NEWER], [&client, &server], notify);
+    // The first sandbox is the client.
+    manifest.0 = manifest.0.replacen("artifact:virtio.cpio", "artifact:virtio-stock.cpio", 1);
+    let seen = look(&manifest, bench)?;
+    let said = seen.serial(1)?;
+    seen.ensure(said.contains("bulkhead-init: exit code 0"), "the client failed")?;
+    seen.ensure(sound(said), "its kernel complains")?;
+    // A stock kernel looks for a function that Intel's firmware hides (P2SB), and for others' serial ports.
+    let hidden = " to configuration register 0xe0 of 00:1f.1";
+    let expected = |d: &bulkhead_explain::Explained| {
+        let port = d.record.kind == bulkhead_layout::report::Kind::Port as u16;
+        d.sandbox != "one" || port || d.to_string().contains(hidden)
+    };
+    if let Some(denial) = seen.denials.iter().find(|denial| !expected(denial)) {
+        return Err(seen.wrong(format!("the client was denied something: {denial}")));
+    }
+    let stock = |line: &str| line.trim_end().ends_with("-amd64") && !line.contains("cloud");
+    seen.ensure(said.lines().any(stock), "the client's kernel is no stock one")?;
+    for fact in ["serial flight-7", "size 16384", "queues 2"] {
+        seen.ensure(said.contains(&format!("vda: {fact}")), format!("no `{fact}`"))?;
+    }
+    seen.ensure(sound(seen.serial(2)?), "the device side's kernel complains")?;
+    Ok(exercised(&seen, said, "/dev/vda")?.to_owned())
 }
 
 /// The device side is killed again and again, while the client writes and reads.
@@ -172,7 +207,7 @@ fn waits(bench: &Bench) -> Result<String, String> {
 
 /// A driver sandbox of the kernel with a Linux: `tests/store/virtio.toml`, with a Linux in the place of its first
 /// client.
-fn served(change: impl Fn(String) -> String, client: &str) -> Result<Manifest, String> {
+pub(super) fn served(change: impl Fn(String) -> String, client: &str) -> Result<Manifest, String> {
     let path = build::root().join("tests/store/virtio.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let (text, _) = text.split_once("[[sandbox]]\nname = \"one\"").ok_or("no client in it")?;
@@ -188,7 +223,7 @@ fn served(change: impl Fn(String) -> String, client: &str) -> Result<Manifest, S
 }
 
 /// Runs it with the disk's file.
-fn serve(manifest: &Manifest, bench: &Bench, limit: Duration) -> Result<Seen, String> {
+pub(super) fn serve(manifest: &Manifest, bench: &Bench, limit: Duration) -> Result<Seen, String> {
     super::store::disk(&bench.dir)?;
     // In real time: virtual time runs ahead of a disk.
     run(manifest, &bench.dir, |o| {
@@ -214,6 +249,12 @@ fn store(bench: &Bench, restarts: u32) -> Result<String, String> {
     seen.ensure(ran, "the store was not restarted so often")?;
     let back = said.contains("the device is back");
     seen.ensure(back == (restarts > 0), "the client's module saw no restart, or one of nobody's")?;
+    // QEMU's disk has both requests.
+    for range in ["discard", "write_zeroes"] {
+        let fact = format!("vda: queue/{range}_max_bytes ");
+        let offered = said.split(&fact).nth(1).is_some_and(|most| !most.starts_with('0'));
+        seen.ensure(offered, format!("its disk has no {range}"))?;
+    }
     let store = seen.sandbox("store")?;
     seen.ensure(store.restarts == u64::from(restarts), format!("{} restarts", store.restarts))?;
     seen.ensure(store.denials == 0, format!("{} denials of the store", store.denials))?;

@@ -7,6 +7,7 @@
 mod attack;
 mod bell;
 mod block;
+mod block_attach;
 mod bochs;
 mod book;
 mod channel;
@@ -96,6 +97,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(virtio::jobs());
     jobs.extend(outside::jobs());
     jobs.extend(block::jobs());
+    jobs.extend(block_attach::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());

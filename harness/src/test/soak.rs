@@ -16,13 +16,16 @@ const VTD: &str = "vtd/linux-two has two Linux with disk and network behind VT-d
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 58] = [
+pub const LEFT: [(&str, &str); 61] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
     ("block/faults-soak", "1,000 faults take minutes; block/faults-* has 52 of the same kinds"),
+    ("block/nbd-rogue", "block/ublk-rogue has the same program and the same liar"),
     ("block/restarts-6.1", KERNEL),
     ("block/rogue-6.1", KERNEL),
+    ("block/stock-6.1", KERNEL),
+    ("block/ublk-killed", "block/ublk-restarts and block/nbd-killed have each half of it"),
     ("channel/linux-linux-mailbox", KINDS),
     ("channel/linux-linux-queue", KINDS),
     ("channel/linux-network-lies-6.1", KERNEL),

@@ -129,6 +129,8 @@ pub fn serve(channel: &str, path: &str, terms: &Terms<'_>) -> io::Result<()> {
         block: SECTOR as u32,
         queues: terms.queues as u16,
         ranges: RANGES,
+        discard: RANGE_SECTORS,
+        zero: RANGE_SECTORS,
         name: name(&serial),
     };
     let offer = Offer {

@@ -41,7 +41,15 @@ fn try_card(address: &str, program: &[&str]) -> io::Result<()> {
 pub fn disk(program: &[&str]) -> io::Result<()> {
     let disk = wait("virtio_blk", |device| entry(&device.join("block")))?;
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    for fact in ["serial", "size", "ro", "queue/write_cache", "queue/max_segments"] {
+    for fact in [
+        "serial",
+        "size",
+        "ro",
+        "queue/write_cache",
+        "queue/max_segments",
+        "queue/discard_max_bytes",
+        "queue/write_zeroes_max_bytes",
+    ] {
         let value = fs::read_to_string(disk.join(fact)).unwrap_or_default();
         println!("bhvirtio: {name}: {fact} {}", value.trim());
     }
@@ -61,9 +69,9 @@ pub fn named(name: &str) -> io::Result<PathBuf> {
     Ok(Path::new("/dev").join(disk.file_name().unwrap_or_default()))
 }
 
-/// Waits for a disk of this name; it must be read, and not be written.
+/// Waits for a disk of this name, or takes one by its path; it must be read, and not be written.
 pub fn refuses(name: &str) -> io::Result<()> {
-    let path = named(name)?;
+    let path = if name.starts_with('/') { PathBuf::from(name) } else { named(name)? };
     fs::File::open(&path)?.read_exact(&mut [0; 4096])?;
     let open = fs::OpenOptions::new().write(true).open(&path);
     match open.and_then(|mut disk| disk.write_all(&[0; 4096]).and_then(|()| disk.sync_all())) {

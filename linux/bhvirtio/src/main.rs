@@ -8,6 +8,7 @@
 //! | `ask CHANNEL LINE ANSWER` | a console for scripts: types a line until the answer comes |
 //! | `block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES]` | a disk for the driver: a file, a whole device, or a part of either |
 //! | `card ADDRESS [PROGRAM ...]` | driver's side: loads the drivers, gives the card its address, and runs a program |
+//! | `attach CHANNEL [--nbd \| --ublk] [--limit SECONDS] [PROGRAM ...]` | driver's side without a module of ours: a disk of this kernel's, by its driver `nbd` or `ublk`; with a program it lasts as long as that |
 //! | `disk [PROGRAM ...]` | driver's side: loads the drivers, waits for a disk, and runs a program |
 //! | `terminal` | driver's side: a shell on the console |
 //! | `reach ADDRESS` | for tests: waits until an address answers, then until it does not, then until it does again |
@@ -16,7 +17,7 @@
 //! | `lie CHANNEL MS [PROGRAM ...]` | for tests: as a network card, or a sender of records, packets with headers that lie, then a program in its place |
 //! | `exercise PATH MS` | for tests: writes and reads a file, a device, or the disk of this name, for so long, and looks that all is as it was written |
 //! | `meanwhile PATH` | for tests: reads a disk while a write to it waits |
-//! | `refuses NAME` | for tests: waits for the disk of that name, which must refuse to be written |
+//! | `refuses PATH` | for tests: a disk, or the disk of this name, must refuse to be written |
 //! | `again TIMES MS PROGRAM ...` | for tests: kills a program after about so long and starts it again, so many times; then lets it be |
 //! | `each TIMES MS PROGRAM ...` | for tests: runs a program to its end so many times, with pauses of about so long |
 //! | `mislead CHANNEL MS PROGRAM ...` | for tests: a disk that lies, then a program in its place |
@@ -27,6 +28,7 @@
 
 mod again;
 mod answers;
+mod attach;
 mod block;
 mod console;
 mod driver;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         ["block", channel, file, ref options @ ..] => {
             block::Terms::of(options).and_then(|terms| block::serve(channel, file, &terms))
         }
+        ["attach", channel, ref options @ ..] => attach::run(channel, options),
         ["disk", ref program @ ..] => driver::disk(program),
         ["exercise", path, millis] if path.starts_with('/') => exercise::run(path, millis),
         ["exercise", name, millis] => {
@@ -86,7 +89,7 @@ fn main() -> ExitCode {
         ["answers", path, millis] => answers::run(path, millis),
         ["gate"] => gate::run(),
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | meanwhile PATH | refuses NAME | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | answers PATH MS | gate",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | attach CHANNEL [--nbd | --ublk] [--limit SECONDS] [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | meanwhile PATH | refuses PATH | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | answers PATH MS | gate",
         )),
     };
     match done {

@@ -58,6 +58,8 @@ impl Liar {
             block: 512,
             queues: QUEUES as u16,
             ranges: 8,
+            discard: RANGE_SECTORS,
+            zero: RANGE_SECTORS,
             name: name("liar"),
         };
         let mut config = honest.bytes();
@@ -184,7 +186,9 @@ fn poke_all(flags: i32, end: Instant) -> [u64; 3] {
     while Instant::now() < end {
         let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
         let disks = disks.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        for disk in disks.filter(|name| name.starts_with("vd")) {
+        for disk in
+            disks.filter(|name| ["vd", "nbd", "ublkb"].iter().any(|kind| name.starts_with(kind)))
+        {
             let path = format!("/dev/{disk}");
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
             let Ok(file) = file else { continue };

@@ -4,7 +4,7 @@ use bulkhead_channel::Misfit;
 use bulkhead_channel::bell::{Arm, Bell, Caller};
 use bulkhead_channel_memory::Mapping;
 use bulkhead_linux::bell::{Bed, Register};
-use bulkhead_linux::channel::named;
+use bulkhead_linux::channel::{Channel, named};
 use bulkhead_linux::section::Section;
 use bulkhead_virtio::{Device, News, Offer};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -22,7 +22,7 @@ pub struct Side {
     pub mine: Mapping<'static>,
     name: String,
     /// By the manifest's `notify` each side rings the other one, which sleeps until then.
-    caller: Option<Caller<Mapping<'static>, Register<'static>>>,
+    caller: Option<Ringer>,
     rest: Rest,
     /// How often each kind of news came.
     told: [u32; 3],
@@ -45,6 +45,26 @@ struct Bells {
 /// Rounds without anything to do before it rests, and wakes for nothing before that costs whoever rings.
 const EAGER: u32 = 4;
 
+/// An end's way to ring the other one.
+pub type Ringer = Caller<Mapping<'static>, Register<'static>>;
+
+/// Returns an end's ways to ring the other one, if that wants to be rung, and to wait for it. The first region is its
+/// own. It was opened before: the armed word has its epoch.
+pub fn ways(
+    channel: &'static Channel,
+    [mine, theirs]: [Mapping<'static>; 2],
+) -> io::Result<(Option<Ringer>, Rest)> {
+    let small =
+        |Misfit| io::Error::other(format!("{}: its sections are small", channel.end().name));
+    if channel.end().doorbell.is_none() {
+        return Ok((None, Rest::default()));
+    }
+    let bell = Bell::open(mine, &theirs).map_err(small)?;
+    let (arm, bed) = (Arm::open(&mine).map_err(small)?, Bed::open(channel)?);
+    let bells = Some(Bells { arm, bed, brake: Brake::default() });
+    Ok((Some(Caller::new(bell, Register::of(channel))), Rest { bells, idle: 0 }))
+}
+
 impl Side {
     /// The first end of a channel of this name.
     pub fn open(name: &str, offer: &Offer<'_>) -> io::Result<Self> {
@@ -60,13 +80,7 @@ impl Side {
         let small = |Misfit| other("its sections are too small");
         let device = device.map_err(small)?;
         let (theirs, mine) = (*pair.tx(), *pair.rx());
-        let (mut caller, mut rest) = (None, Rest::default());
-        if pair.doorbell().is_some() {
-            let bell = Bell::open(mine, &theirs).map_err(small)?;
-            caller = Some(Caller::new(bell, Register::of(channel)));
-            let (arm, bed) = (pair.arm().map_err(small)?, Bed::open(channel)?);
-            rest.bells = Some(Bells { arm, bed, brake: Brake::default() });
-        }
+        let (caller, rest) = ways(channel, [mine, theirs])?;
         let (name, told) = (name.to_owned(), [0; 3]);
         Ok(Self { device, driver, own, theirs, mine, name, caller, rest, told })
     }

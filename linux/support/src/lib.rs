@@ -10,11 +10,14 @@ pub mod devmem;
 pub mod guest;
 pub mod link;
 pub mod message;
+pub mod nbd;
 pub mod run;
 pub mod section;
+pub mod serve;
 pub mod setup;
 pub mod terminal;
 pub mod tun;
+pub mod ublk;
 
 #[cfg(target_arch = "x86_64")]
 pub use arch::x86::port;

@@ -158,6 +158,22 @@ impl Section {
         }
     }
 
+    /// Reads so many bytes of a stream into it, all of them.
+    ///
+    /// # Errors
+    /// They don't lie in it, or the stream's; it ends before.
+    pub fn receive(&self, stream: &impl AsFd, at: usize, len: usize) -> io::Result<()> {
+        all(len, |done| self.read_from(stream, [(at + done, len - done)].into_iter()))
+    }
+
+    /// Writes so many bytes of it to a stream, all of them.
+    ///
+    /// # Errors
+    /// They don't lie in it, or the stream's.
+    pub fn send(&self, stream: &impl AsFd, at: usize, len: usize) -> io::Result<()> {
+        all(len, |done| self.write_to(stream, at + done, len - done))
+    }
+
     /// Writes 16 bits.
     ///
     /// # Panics

@@ -64,9 +64,16 @@ pub struct Config {
     pub queues: u16,
     /// Ranges of a request that discards or writes zeros, at most.
     pub ranges: u32,
+    /// Sectors of a range that is discarded, at most.
+    pub discard: u32,
+    /// Sectors of a range that becomes zeros, at most.
+    pub zero: u32,
     /// Its name.
     pub name: [u8; ID],
 }
+
+/// Sectors of a range, where a disk has no bound of its own.
+pub const RANGE_SECTORS: u32 = u32::MAX / SECTOR as u32;
 
 impl Config {
     /// The bytes that a driver sees.
@@ -80,15 +87,33 @@ impl Config {
         put(20, &self.block.to_le_bytes());
         put(34, &self.queues.to_le_bytes());
         // Sectors, then ranges, then the unit; and for zeros sectors, ranges, whether they may be discarded.
-        let most = u32::MAX / SECTOR as u32;
-        put(36, &most.to_le_bytes());
+        put(36, &self.discard.to_le_bytes());
         put(40, &self.ranges.to_le_bytes());
         put(44, &(self.block / SECTOR as u32).to_le_bytes());
-        put(48, &most.to_le_bytes());
+        put(48, &self.zero.to_le_bytes());
         put(52, &self.ranges.to_le_bytes());
         put(56, &[1]);
         put(NAME, &self.name);
         config
+    }
+
+    /// Makes sense of the bytes. Each is a claim, and without its feature it means nothing.
+    #[must_use]
+    pub fn of(config: &[u8; CONFIG]) -> Self {
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|n| config[at + n]));
+        let mut name = [0; ID];
+        name.copy_from_slice(&config[NAME..]);
+        Self {
+            sectors: u64::from(word(0)) | u64::from(word(4)) << 32,
+            // Bytes of a segment, and segments.
+            most: word(8).saturating_mul(word(12)),
+            block: word(20),
+            queues: u16::from_le_bytes([config[34], config[35]]),
+            discard: word(36),
+            ranges: word(40),
+            zero: word(48),
+            name,
+        }
     }
 }
 

@@ -9,8 +9,8 @@
 //! Bytes from the disk are a claim. They can change while they are read, and a disk that lies about completion cannot
 //! be found without checksums.
 
-use crate::block::feature::{FLUSH, READ_ONLY};
-use crate::block::{DEVICE, FAILED, HEADER, OK, SECTOR, UNKNOWN};
+use crate::block::feature::*;
+use crate::block::{CONFIG, Config, DEVICE, FAILED, HEADER, ID, OK, RANGE, SECTOR, UNKNOWN};
 use crate::driver::{Driver, Peer, REQUESTS};
 use crate::layout::POOL;
 use crate::queue::Part;
@@ -20,6 +20,9 @@ use bulkhead_channel::{Bytes, Memory, Misfit};
 pub const DEPTH: usize = REQUESTS;
 
 const PAGE: usize = 4096;
+/// Features that a client uses, where the disk has them.
+const KNOWN: u64 = SIZE_MAX | SEG_MAX | READ_ONLY | BLOCK_SIZE | FLUSH | DISCARD | WRITE_ZEROES;
+
 /// Kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -29,6 +32,20 @@ pub enum Operation {
     Write,
     /// All writes with an answer outlive a loss of power.
     Flush,
+    /// The content of a range is not needed any more.
+    Discard,
+    /// A range becomes zeros.
+    Zero {
+        /// The disk may discard it, if it reads as zeros then.
+        unmap: bool,
+    },
+}
+
+impl Operation {
+    /// Tells if it is about a range without data of the client's.
+    const fn ranges(self) -> bool {
+        matches!(self, Self::Discard | Self::Zero { .. })
+    }
 }
 
 /// A request without an answer from the disk, or with a bad one.
@@ -39,7 +56,7 @@ pub enum Failed {
     /// The disk does not know this kind of request.
     Unsupported,
     /// The request leaves the disk, is no multiple of 512 bytes, too large, or writes to a disk that cannot be written.
-    /// It was not sent.
+    /// Or the disk has no request of its kind. It was not sent.
     Bad,
 }
 
@@ -52,6 +69,51 @@ pub struct Info {
     pub read_only: bool,
     /// It has a cache.
     pub cache: bool,
+    /// Bytes of a block: requests are whole blocks.
+    pub block: u32,
+    /// Bytes of a request, at most.
+    pub most: u32,
+    /// Sectors of a range that is discarded, at most; 0: the disk has no such request.
+    pub discard: u32,
+    /// Sectors of a range that becomes zeros, at most; 0: the disk has no such request.
+    pub zero: u32,
+    /// Its name, or zeros. A disk of another name is another disk.
+    pub name: [u8; ID],
+}
+
+impl Info {
+    /// Makes sense of a configuration, with the features of both; `None`: no disk has such a one.
+    fn of(features: u64, config: &[u8; CONFIG]) -> Option<Self> {
+        let has = |feature: u64| features & feature != 0;
+        let config = Config::of(config);
+        let info = Self {
+            sectors: config.sectors,
+            read_only: has(READ_ONLY),
+            cache: has(FLUSH),
+            block: if has(BLOCK_SIZE) { config.block } else { SECTOR as u32 },
+            most: if has(SIZE_MAX) && has(SEG_MAX) { config.most } else { u32::MAX },
+            discard: if has(DISCARD) { config.discard } else { 0 },
+            zero: if has(WRITE_ZEROES) { config.zero } else { 0 },
+            name: config.name,
+        };
+        let whole = info.block.is_power_of_two() && u64::from(info.block) >= SECTOR;
+        (whole && info.most >= info.block).then_some(info)
+    }
+
+    /// Tells if a range can be asked for.
+    fn has(&self, operation: Operation, sector: u64, len: usize) -> bool {
+        let (writes, most) = match operation {
+            Operation::Flush => return len == 0 && sector == 0,
+            Operation::Read => (false, u64::from(self.most)),
+            Operation::Write => (true, u64::from(self.most)),
+            Operation::Discard => (true, u64::from(self.discard) * SECTOR),
+            Operation::Zero { .. } => (true, u64::from(self.zero) * SECTOR),
+        };
+        let len = len as u64;
+        let end = sector.checked_add(len / SECTOR);
+        let inside = len > 0 && len <= most && end.is_some_and(|end| end <= self.sectors);
+        inside && len.is_multiple_of(SECTOR) && !(writes && self.read_only)
+    }
 }
 
 /// News of the disk.
@@ -68,6 +130,14 @@ pub enum News {
 /// Number of a request's place in the sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u16);
+
+impl Slot {
+    /// Returns its number, below [`DEPTH`].
+    #[must_use]
+    pub const fn number(self) -> usize {
+        self.0 as usize
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -109,8 +179,7 @@ impl<M: Memory> Disk<M> {
     /// # Errors
     /// Not one request fits, or `most` is no multiple of 512.
     pub fn open(mine: M, theirs: M, section: usize, most: usize) -> Result<Self, Misfit> {
-        let driver =
-            Driver::open(mine.clone(), theirs.clone(), section, DEVICE, READ_ONLY | FLUSH)?;
+        let driver = Driver::open(mine.clone(), theirs.clone(), section, DEVICE, KNOWN)?;
         let room = section.saturating_sub(POOL);
         let depth = (room / stride(most).ok_or(Misfit)?).min(DEPTH);
         if depth == 0 || most == 0 || most as u64 % SECTOR != 0 {
@@ -127,21 +196,26 @@ impl<M: Memory> Disk<M> {
             Peer::Lost => return Some(News::Lost),
             Peer::Begun(features) => features,
         };
-        let mut sectors = [0; 8];
-        let described = self.driver.config(0, &mut sectors);
-        let sectors = u64::from_le_bytes(sectors);
-        let has = |feature: u64| features & feature != 0;
-        let info = Info { sectors, read_only: has(READ_ONLY), cache: has(FLUSH) };
-        let other = self.known.is_some_and(|known| known != info);
+        let mut config = [0; CONFIG];
+        let read = self.driver.config(0, &mut config);
+        let info = if read { Info::of(features, &config) } else { None };
+        let same = |info: &Info| self.known.is_none_or(|known| known == *info);
         // So each place has a number in the queue.
         let depth = self.depth.min(self.driver.requests());
-        if !described || other || (self.known.is_some() && depth < self.depth) {
+        let less = self.known.is_some() && depth < self.depth;
+        let Some(info) = info.filter(|info| same(info) && !less) else {
             self.driver.refuse();
             return Some(News::Refused);
-        }
+        };
         (self.known, self.depth) = (Some(info), depth);
         self.again();
         Some(News::Up(info))
+    }
+
+    /// Returns how many bytes a request has at most, and how many requests there can be at a time.
+    #[must_use]
+    pub const fn bounds(&self) -> [usize; 2] {
+        [self.most, self.depth]
     }
 
     /// Returns the disk's description, once there was one.
@@ -168,8 +242,18 @@ impl<M: Memory> Disk<M> {
     /// Returns where the bytes are that a request has read; `None` while it has no answer.
     #[must_use]
     pub fn incoming(&self, slot: Slot) -> Option<M::Bytes> {
-        let read = self.request(slot).filter(|r| r.stage == Stage::Held && r.len > 0)?;
+        let is =
+            |r: &&Request| r.stage == Stage::Held && r.operation == Operation::Read && r.len > 0;
+        let read = self.request(slot).filter(is)?;
         self.theirs.bytes(area(slot, self.most), read.len)
+    }
+
+    /// Returns where a place's bytes begin: those to be written in the client's section, those that were read in the
+    /// disk's.
+    #[must_use]
+    pub fn place(&self, slot: Slot) -> [usize; 2] {
+        let at = area(slot, self.most);
+        [at + PAGE, at]
     }
 
     /// Sends a request of `len` bytes from a sector on, or puts it off until there is a disk. The disk sees it after
@@ -189,25 +273,23 @@ impl<M: Memory> Disk<M> {
             Operation::Read => 0,
             Operation::Write => 1,
             Operation::Flush => 4,
+            Operation::Discard => 11,
+            Operation::Zero { .. } => 13,
         };
-        let sectors = len as u64 / SECTOR;
-        let whole = len as u64 % SECTOR == 0 && len <= self.most;
-        let right = match (operation, self.info()) {
-            (Operation::Flush, _) => len == 0 && sector == 0,
-            (_, None) => false,
-            (_, Some(info)) => {
-                let end = sector.checked_add(sectors);
-                let writes = operation == Operation::Write;
-                len > 0 && end.is_some_and(|end| end <= info.sectors) && !(writes && info.read_only)
-            }
-        };
-        if !held || !whole || !right {
+        let room = operation.ranges() || len <= self.most;
+        if !held || !room || !self.known.is_some_and(|info| info.has(operation, sector, len)) {
             return Err(Failed::Bad);
         }
-        let header = self.mine.bytes(self.reads(slot, Operation::Read, 0).at, HEADER);
+        let header = self.mine.bytes(self.reads(slot, Operation::Read, 0).at, HEADER + RANGE);
         let header = header.ok_or(Failed::Bad)?;
         header.set_word(0, kind.into());
-        header.set_word(8, sector);
+        header.set_word(8, if operation.ranges() { 0 } else { sector });
+        if operation.ranges() {
+            let unmap = u64::from(operation == Operation::Zero { unmap: true });
+            header.set_word(HEADER, sector);
+            let sectors = len as u64 / SECTOR;
+            header.set_word(HEADER + 8, sectors | unmap << 32);
+        }
         let order = self.orders;
         self.orders += 1;
         self.requests[usize::from(slot.0)] = Request { stage: Stage::Sent, operation, len, order };
@@ -293,7 +375,11 @@ impl<M: Memory> Disk<M> {
 
     /// The part that the disk reads: header, and what is written.
     fn reads(&self, slot: Slot, operation: Operation, len: usize) -> Part {
-        let data = if operation == Operation::Write { len } else { 0 };
+        let data = match operation {
+            Operation::Write => len,
+            Operation::Discard | Operation::Zero { .. } => RANGE,
+            Operation::Read | Operation::Flush => 0,
+        };
         Part { at: area(slot, self.most) + PAGE - HEADER, len: HEADER + data }
     }
 

@@ -142,11 +142,14 @@ impl<M: Memory> Driver<M> {
         self.anew();
     }
 
-    /// Reads the device's configuration. `false`: there is not that much.
+    /// Reads the device's configuration; behind its end there are zeros. `false`: no configuration is that long.
     #[must_use]
     pub fn config(&self, at: usize, to: &mut [u8]) -> bool {
+        let len = self.theirs.word(CONFIG_WORD).map_or(0, |word| word.acquire() as u32 as usize);
         let config = self.theirs.bytes(CONFIG, CONFIG_LEN);
-        config.is_some_and(|config| config.read(at, to))
+        let read = config.is_some_and(|config| config.read(at, to));
+        to.iter_mut().skip(len.saturating_sub(at)).for_each(|byte| *byte = 0);
+        read
     }
 
     /// Makes a request of a number, below half of the queue's size, that is not under way. The device reads a part of

@@ -4,8 +4,10 @@
 use bulkhead_channel::host::Region;
 use bulkhead_channel::{Bytes, Memory};
 use bulkhead_random::SplitMix64;
-use bulkhead_virtio::block::feature::{FLUSH, READ_ONLY as RO};
-use bulkhead_virtio::block::{DEVICE, HEADER};
+use bulkhead_virtio::block::feature::{
+    BLOCK_SIZE, DISCARD, FLUSH, READ_ONLY as RO, SEG_MAX, SIZE_MAX, WRITE_ZEROES,
+};
+use bulkhead_virtio::block::{Config, DEVICE, HEADER, ID, read};
 use bulkhead_virtio::disk::{Disk, Failed, Info, News, Operation, Slot};
 use bulkhead_virtio::layout::{CONFIG_WORD, DEVICE as DEVICE_WORD, HELLO, POOL, used};
 use bulkhead_virtio::{Chain, Device, Offer};
@@ -94,7 +96,16 @@ impl Side {
 }
 
 fn info(features: u64) -> Info {
-    Info { sectors: SECTORS, read_only: features & RO != 0, cache: features & FLUSH != 0 }
+    Info {
+        sectors: SECTORS,
+        read_only: features & RO != 0,
+        cache: features & FLUSH != 0,
+        block: 512,
+        most: u32::MAX,
+        discard: 0,
+        zero: 0,
+        name: [0; ID],
+    }
 }
 
 /// Steps of both sides until there is a session.
@@ -164,6 +175,117 @@ fn another_kind_or_another_size_is_refused() {
     side.sectors = SECTORS;
     side.again();
     assert_eq!(meet(&mut side, &mut disk), [News::Up(info(0))]);
+}
+
+/// Configuration of a disk that has all features.
+const WHOLE: Config = Config {
+    sectors: SECTORS,
+    most: 8192,
+    block: 4096,
+    queues: 1,
+    ranges: 1,
+    discard: 64,
+    zero: 32,
+    name: *b"a name of 20 letters",
+};
+const RANGES: u64 = SIZE_MAX | SEG_MAX | BLOCK_SIZE | DISCARD | WRITE_ZEROES;
+
+/// A disk's side with a configuration.
+fn described(config: &Config, features: u64) -> (Device<Region>, [Region; 2]) {
+    let (mine, theirs) = (Region::new(SECTION), Region::new(SECTION));
+    let config = config.bytes();
+    let offer = Offer { device: DEVICE, features, config: &config, queues: &[16] };
+    let device = Device::open(mine.clone(), theirs.clone(), SECTION, &offer).expect("it fits");
+    (device, [theirs, mine])
+}
+
+#[test]
+fn ranges_are_described_and_bounded() {
+    let (mut device, [theirs, mine]) = described(&WHOLE, RANGES);
+    let mut disk = Disk::open(theirs.clone(), mine, SECTION, MOST).expect("it fits");
+    disk.attend();
+    device.attend();
+    let name = WHOLE.name;
+    let up = Info { block: 4096, most: 8192, discard: 64, zero: 32, name, ..info(0) };
+    assert_eq!(disk.attend(), Some(News::Up(up)));
+    let slot = disk.slot().expect("a place");
+    let zero = |unmap| Operation::Zero { unmap };
+    for (operation, sector, len) in [
+        (Operation::Discard, 0, 65 * 512),
+        (Operation::Discard, 0, 0),
+        (Operation::Discard, 0, 511),
+        (Operation::Discard, SECTORS - 1, 1024),
+        (Operation::Discard, u64::MAX, 512),
+        (zero(true), 0, 33 * 512),
+    ] {
+        assert_eq!(disk.send(slot, operation, sector, len), Err(Failed::Bad), "{sector} {len}");
+    }
+    // They may be longer than a place is.
+    let good = [
+        (Operation::Discard, SECTORS - 64, 64 * 512, 11, 0),
+        (zero(false), 8, 32 * 512, 13, 0),
+        (zero(true), 8, 512, 13, 1u64 << 32),
+    ];
+    for (operation, sector, len, kind, flags) in good {
+        assert_eq!(disk.send(slot, operation, sector, len), Ok(()));
+        disk.tell();
+        let queue = device.queue(0).expect("a session");
+        let chain = queue.take().expect("an honest client").expect("a request");
+        assert_eq!((chain.reads.len, chain.writes.len), (HEADER + 16, 1));
+        let mut words = [0; 32];
+        assert!(read(&theirs, chain.reads.at, &mut words));
+        let expected = [kind, 0, sector, (len as u64 / 512) | flags].map(u64::to_le_bytes);
+        assert_eq!(words[..], expected.concat());
+        assert!(disk.incoming(slot).is_none());
+        queue.used(&chain, 1);
+        queue.tell();
+        // The status of a region that was never written is a success.
+        assert_eq!(disk.completed(), Some((slot, Ok(()))));
+        assert!(disk.incoming(slot).is_none());
+    }
+}
+
+#[test]
+fn features_say_what_a_configuration_means() {
+    let up = |config: &Config, features| {
+        let (mut device, [theirs, mine]) = described(config, features);
+        let mut disk = Disk::open(theirs, mine, SECTION, MOST).expect("it fits");
+        disk.attend();
+        device.attend();
+        disk.attend()
+    };
+    let name = WHOLE.name;
+    assert_eq!(up(&WHOLE, 0), Some(News::Up(Info { name, ..info(0) })));
+    // A range of a disk without such requests is not sent, and blocks are powers of two from a sector on.
+    for block in [0, 511, 513, 1536, u32::MAX] {
+        let config = Config { block, ..WHOLE };
+        assert_eq!(up(&config, BLOCK_SIZE), Some(News::Refused), "{block}");
+    }
+    // Not a block fits a request.
+    let config = Config { most: 0, ..WHOLE };
+    assert_eq!(up(&config, SIZE_MAX | SEG_MAX), Some(News::Refused));
+}
+
+#[test]
+fn a_disk_of_another_name_is_another_one() {
+    let (mut device, [theirs, mine]) = described(&WHOLE, RANGES);
+    let mut disk = Disk::open(theirs.clone(), mine.clone(), SECTION, MOST).expect("it fits");
+    let mut meet = |device: &mut Device<Region>| {
+        let first = disk.attend();
+        device.attend();
+        [first, disk.attend()]
+    };
+    assert!(matches!(meet(&mut device), [None, Some(News::Up(_))]));
+    let again = |name: &[u8; ID]| {
+        let config = Config { name: *name, ..WHOLE }.bytes();
+        let offer = Offer { device: DEVICE, features: RANGES, config: &config, queues: &[16] };
+        Device::open(mine.clone(), theirs.clone(), SECTION, &offer).expect("it fits")
+    };
+    let mut other = again(b"another one         ");
+    assert_eq!(meet(&mut other)[0], Some(News::Lost));
+    assert_eq!(meet(&mut other)[1], Some(News::Refused));
+    let mut back = again(&WHOLE.name);
+    assert!(matches!(meet(&mut back), [_, Some(News::Up(_))]));
 }
 
 /// A disk's side answers one read: index of its ring, chain, bytes that it wrote, status.
@@ -263,6 +385,7 @@ impl Work {
                     assert!(read.iter().all(|byte| *byte == fill), "{read:?}, not {fill}");
                 }
                 Operation::Flush => self.flushes += 1,
+                other => panic!("{other:?} was never sent"),
             }
             self.disk.free(slot);
             self.answers += 1;

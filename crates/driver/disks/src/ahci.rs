@@ -128,8 +128,16 @@ impl<R: Registers, M: Memory, C: Clock> Ahci<R, M, C> {
         let bytes = port::FIRST + port::BYTES * (u64::from(number) + 1);
         let registers = (number < 32).then(|| Window::new(registers, 0, bytes)).flatten();
         let registers = registers.ok_or(Wrong::Lacks("registers for the port"))?;
-        let info =
-            Info { sectors: 0, block: 512, read_only: true, flush: false, most: 0, depth: 0 };
+        let info = Info {
+            sectors: 0,
+            block: 512,
+            read_only: true,
+            flush: false,
+            most: 0,
+            depth: 0,
+            discard: 0,
+            zero: 0,
+        };
         let mut disk = Self {
             registers,
             memory,
@@ -267,7 +275,7 @@ impl<R: Registers, M: Memory, C: Clock> Ahci<R, M, C> {
             return Err(Wrong::Lies("number of blocks"));
         }
         let (sectors, flush) = (blocks * u64::from(block / 512), commands & 1 << 13 != 0);
-        Ok(Info { sectors, block, read_only: false, flush, most: MOST, depth })
+        Ok(Info { sectors, block, read_only: false, flush, most: MOST, depth, discard: 0, zero: 0 })
     }
 
     /// Lets the port interrupt, or not.
@@ -392,6 +400,8 @@ impl<R: Registers, M: Memory, C: Clock> Disk for Ahci<R, M, C> {
                 let code = command::FLUSH_CACHE_EXT;
                 Command { code, block: 0, blocks: 0, writes: false, address: 0, len: 0 }
             }
+            // No description of this driver's has a range.
+            Operation::Discard | Operation::Zero { .. } => return Ok(()),
             Operation::Read | Operation::Write => {
                 let writes = operation == Operation::Write;
                 let code = if writes { command::WRITE_DMA_EXT } else { command::READ_DMA_EXT };

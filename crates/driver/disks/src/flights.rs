@@ -83,13 +83,17 @@ impl Flights {
     }
 }
 
-/// Tells if a disk can read or write these bytes.
+/// Tells if a disk can read or write these bytes, or has a request for this range.
 fn possible(request: &Request, info: &Info) -> bool {
     let (len, block) = (u64::from(request.len), u64::from(info.block));
     let end = request.sector.checked_add(len / 512);
-    let writes = request.operation == Operation::Write;
+    let (most, writes) = match request.operation {
+        Operation::Discard => (u64::from(info.discard) * 512, true),
+        Operation::Zero { .. } => (u64::from(info.zero) * 512, true),
+        operation => (u64::from(info.most), operation == Operation::Write),
+    };
     len != 0
-        && request.len <= info.most
+        && len <= most
         && len.is_multiple_of(block)
         && request.sector.is_multiple_of(block / 512)
         && end.is_some_and(|end| end <= info.sectors)

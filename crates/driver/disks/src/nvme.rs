@@ -55,6 +55,15 @@ mod admin {
     pub const SET_FEATURES: u8 = 0x09;
 }
 
+/// `ONCS` (5.15.2.2): a controller that discards, and one that writes zeros by itself.
+const DATASET_MANAGEMENT: u64 = 1 << 2;
+const WRITE_ZEROES: u64 = 1 << 3;
+/// Blocks of a range that is discarded, and of one that becomes zeros, at most: a number of 16 bits counts these.
+const DISCARD: u32 = 1 << 20;
+const ZERO: u32 = 1 << 15;
+/// The controller may discard a range of zeros, if it reads as zeros then (6.17).
+const DEALLOCATE: u32 = 1 << 25;
+
 /// A command, without its identifier (4.2).
 #[derive(Clone, Copy, Default)]
 struct Command {
@@ -149,8 +158,16 @@ impl<R: Registers, M: Memory, C: Clock> Nvme<R, M, C> {
         if bytes < register::DOORBELLS + 3 * stride + 4 {
             return Err(Wrong::Lacks("registers for the doorbells of two queues"));
         }
-        let info =
-            Info { sectors: 0, block: 512, read_only: true, flush: false, most: 0, depth: 0 };
+        let info = Info {
+            sectors: 0,
+            block: 512,
+            read_only: true,
+            flush: false,
+            most: 0,
+            depth: 0,
+            discard: 0,
+            zero: 0,
+        };
         let (admin, io, flights) = (Queue::new(0, 2), Queue::new(1, 2), Flights::new(0));
         let mut disk = Self {
             registers,
@@ -265,6 +282,8 @@ impl<R: Registers, M: Memory, C: Clock> Nvme<R, M, C> {
         };
         self.admin("identify the controller", &identify(0, 1))?;
         let (transfer, flush) = (self.answer(77) as u8, self.answer(525) & 1 != 0);
+        // `ONCS`: commands that not each controller has.
+        let optional = self.answer(520);
         if self.answer(516) as u32 == 0 {
             return Err(Wrong::Lacks("namespaces"));
         }
@@ -286,7 +305,12 @@ impl<R: Registers, M: Memory, C: Clock> Nvme<R, M, C> {
         if most < block {
             return Err(Wrong::Lies("most bytes of a request"));
         }
-        Ok(Info { sectors, block, read_only, flush, most: most.min(MOST), depth })
+        let blocks = |bit: u64, most: u32| {
+            if optional & bit != 0 && !read_only { most.saturating_mul(block / 512) } else { 0 }
+        };
+        let (discard, zero) = (blocks(DATASET_MANAGEMENT, DISCARD), blocks(WRITE_ZEROES, ZERO));
+        let most = most.min(MOST);
+        Ok(Info { sectors, block, read_only, flush, most, depth, discard, zero })
     }
 
     /// Makes the queue pair for reads and writes: first its completion queue, which interrupts (5.3, 5.4).
@@ -354,20 +378,28 @@ impl<R: Registers, M: Memory, C: Clock> Disk for Nvme<R, M, C> {
 
     fn submit(&mut self, request: &Request) -> Result<(), Full> {
         let Some(slot) = self.flights.take(request, &self.info)? else { return Ok(()) };
+        let first = request.sector / u64::from(self.info.block / 512);
+        let blocks = request.len / self.info.block;
+        // The number of blocks counts from 0.
+        let range = [first as u32, (first >> 32) as u32, blocks.saturating_sub(1)];
         // Opcodes of the NVM command set (6).
-        let (opcode, data) = match request.operation {
-            Operation::Flush => (0, false),
-            Operation::Write => (1, true),
-            Operation::Read => (2, true),
+        let (opcode, pages, words) = match request.operation {
+            Operation::Flush => (0, [0; 2], [0; 3]),
+            Operation::Write => (1, self.pages(slot, request), range),
+            Operation::Read => (2, self.pages(slot, request), range),
+            Operation::Zero { unmap } => {
+                let [low, high, blocks] = range;
+                (8, [0; 2], [low, high, blocks | if unmap { DEALLOCATE } else { 0 }])
+            }
+            Operation::Discard => {
+                // A list of one range (6.7), in the place of a list of pages.
+                let list = LISTS + LIST * slot;
+                self.memory.set(list, u64::from(blocks) << 32);
+                self.memory.set(list + 8, first);
+                (9, [self.bus(list), 0], [0, 1 << 2, 0])
+            }
         };
-        let mut command = Command { opcode, namespace: 1, ..Command::default() };
-        if data {
-            let first = request.sector / u64::from(self.info.block / 512);
-            // The number of blocks counts from 0.
-            let blocks = (request.len / self.info.block).saturating_sub(1);
-            command.pages = self.pages(slot, request);
-            command.words = [first as u32, (first >> 32) as u32, blocks];
-        }
+        let command = Command { opcode, namespace: 1, pages, words };
         self.io.put(&self.memory, &command, slot as u16);
         Ok(())
     }

@@ -27,8 +27,10 @@ const DESCRIPTORS: usize = 0;
 const AVAILABLE: usize = 4096;
 const HEADERS: usize = AVAILABLE + 1024;
 const STATUS: usize = HEADERS + 16 * SLOTS;
+/// Descriptions of ranges.
+const RANGES: usize = STATUS + 8 * SLOTS;
 const USED: usize = 8192;
-const _: () = assert!(6 + 2 * NUM as usize <= HEADERS - AVAILABLE && STATUS + 8 * SLOTS <= USED);
+const _: () = assert!(6 + 2 * NUM as usize <= HEADERS - AVAILABLE && RANGES + 16 * SLOTS <= USED);
 const _: () = assert!(6 + 8 * NUM as usize <= MEMORY - USED && 3 * SLOTS <= NUM as usize);
 
 /// Common configuration (4.1.4.3).
@@ -55,6 +57,10 @@ mod config {
     pub const SIZE_MAX: u64 = 8;
     pub const BLK_SIZE: u64 = 20;
     pub const BYTES: u64 = 24;
+    /// Sectors of a range, for a device with such requests.
+    pub const DISCARD: u64 = 36;
+    pub const ZERO: u64 = 48;
+    pub const BYTES_OF_RANGES: u64 = 60;
 }
 
 /// Features (5.2.3, 6). A request has one segment of data, so a limit of segments needs no acceptance.
@@ -63,10 +69,15 @@ mod feature {
     pub const READ_ONLY: u64 = 1 << 5;
     pub const BLK_SIZE: u64 = 1 << 6;
     pub const FLUSH: u64 = 1 << 9;
+    pub const DISCARD: u64 = 1 << 13;
+    pub const WRITE_ZEROES: u64 = 1 << 14;
     pub const VERSION_1: u64 = 1 << 32;
     pub const ACCESS_PLATFORM: u64 = 1 << 33;
+    /// Features of requests about ranges.
+    pub const RANGES: u64 = DISCARD | WRITE_ZEROES;
     /// Features that are accepted.
-    pub const KNOWN: u64 = SIZE_MAX | READ_ONLY | BLK_SIZE | FLUSH | VERSION_1 | ACCESS_PLATFORM;
+    pub const KNOWN: u64 =
+        SIZE_MAX | READ_ONLY | BLK_SIZE | FLUSH | RANGES | VERSION_1 | ACCESS_PLATFORM;
 }
 
 /// Device status (2.1).
@@ -123,6 +134,8 @@ pub struct VirtioBlk<R, M, C> {
     common: Window<R>,
     notify: Window<R>,
     config: Window<R>,
+    /// The configuration is long enough to describe requests about ranges.
+    ranges: bool,
     /// Bytes of `notify`, and of it for each unit of a queue's offset.
     notifies: (u64, u64),
     memory: M,
@@ -162,14 +175,24 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
         };
         let (_, common) = find(1, common::BYTES).ok_or(Wrong::Lacks("common configuration"))?;
         let (place, notify) = find(2, 2).ok_or(Wrong::Lacks("place for notifications"))?;
-        let (_, config) = find(4, config::BYTES).ok_or(Wrong::Lacks("configuration"))?;
+        let (described, config) = find(4, config::BYTES).ok_or(Wrong::Lacks("configuration"))?;
+        let ranges = described.bytes >= config::BYTES_OF_RANGES;
         let notifies = (place.bytes, configuration.read(place.capability + 16).into());
-        let info =
-            Info { sectors: 0, block: 512, read_only: true, flush: false, most: 0, depth: 0 };
+        let info = Info {
+            sectors: 0,
+            block: 512,
+            read_only: true,
+            flush: false,
+            most: 0,
+            depth: 0,
+            discard: 0,
+            zero: 0,
+        };
         let mut disk = Self {
             common,
             notify,
             config,
+            ranges,
             notifies,
             memory,
             clock,
@@ -233,7 +256,8 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
             self.common.write32(common::OFFERED_SELECT, select);
             u64::from(self.common.read32(common::OFFERED))
         };
-        let accepted = (half(0) | half(1) << 32) & feature::KNOWN;
+        let known = if self.ranges { feature::KNOWN } else { feature::KNOWN & !feature::RANGES };
+        let accepted = (half(0) | half(1) << 32) & known;
         if accepted & feature::VERSION_1 == 0 {
             return Err(Wrong::Lacks("VERSION_1"));
         }
@@ -256,6 +280,9 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
             let sectors = self.config.read64(config::CAPACITY);
             let [largest, block] =
                 [config::SIZE_MAX, config::BLK_SIZE].map(|at| self.config.read32(at));
+            let range = |feature, at| if has(feature) { self.config.read32(at) } else { 0 };
+            let discard = range(feature::DISCARD, config::DISCARD);
+            let zero = range(feature::WRITE_ZEROES, config::ZERO);
             if self.common.read8(common::GENERATION) != generation {
                 continue;
             }
@@ -274,6 +301,8 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
                 flush: has(feature::FLUSH),
                 most: largest - largest % block,
                 depth: 0,
+                discard,
+                zero,
             });
         }
         Err(Wrong::Silent("configuration that stays"))
@@ -366,6 +395,8 @@ impl<R: Registers, M: Memory, C: Clock> Disk for VirtioBlk<R, M, C> {
             Operation::Read => (0, request.sector, true),
             Operation::Write => (1, request.sector, true),
             Operation::Flush => (4, 0, false),
+            Operation::Discard => (11, 0, true),
+            Operation::Zero { .. } => (13, 0, true),
         };
         self.memory.set(header, kind);
         self.memory.set(header + 8, sector);
@@ -373,7 +404,13 @@ impl<R: Registers, M: Memory, C: Clock> Disk for VirtioBlk<R, M, C> {
         self.memory.set(status, 0xFF);
         let (own, first) = (|at: usize| self.memory.address() + at as u64, 3 * slot);
         self.describe_part(first, own(header), 16, false, false);
-        if data {
+        if request.operation.ranges() {
+            let unmap = u64::from(request.operation == Operation::Zero { unmap: true });
+            let range = RANGES + 16 * slot;
+            self.memory.set(range, request.sector);
+            self.memory.set(range + 8, u64::from(request.len / 512) | unmap << 32);
+            self.describe_part(first + 1, own(range), 16, false, false);
+        } else if data {
             let writes = request.operation == Operation::Read;
             self.describe_part(first + 1, request.address, request.len, writes, false);
         }

@@ -316,6 +316,8 @@ fn a_disk_is_described() {
         flush: true,
         most: 1 << 20,
         depth: 8,
+        discard: 0,
+        zero: 0,
     };
     assert_eq!(*disk.info(), described);
     assert_eq!(controller.0.borrow().bases, [QUEUES, QUEUES + 1024]);

@@ -5,7 +5,7 @@ mod fake;
 use bulkhead_disks::nvme::MEMORY;
 use bulkhead_disks::{Nvme, Registers, Wrong};
 use bulkhead_random::SplitMix64;
-use bulkhead_store::disk::{Disk, Failed, Full, Info, Request};
+use bulkhead_store::disk::{Disk, Failed, Full, Info, Operation, Request};
 use fake::{DATA, Ram, TICK, Time, answers, any, flush, read, write};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -58,6 +58,8 @@ struct State {
     /// `MDTS`, namespaces, `VWC`, blocks, format of blocks, `NSATTR`.
     transfer: u8,
     namespaces: u32,
+    /// Commands that not each controller has.
+    optional: u64,
     cache: u8,
     blocks: u64,
     format: u32,
@@ -104,7 +106,7 @@ impl State {
             (6, 0, 1) => self.fill(page, |s, n| match n {
                 72 => u64::from(s.transfer) << 40,
                 512 => u64::from(s.namespaces) << 32,
-                520 => u64::from(s.cache) << 40,
+                520 => u64::from(s.cache) << 40 | s.optional,
                 _ => 0x5A5A << 48,
             }),
             (6, 1, 0) => self.fill(page, |s, n| match n {
@@ -142,7 +144,14 @@ impl State {
         assert!(self.commands.iter().all(|other| other.identifier != identifier));
         let (block, blocks) = (words[5], (words[6] & 0xFFFF) + 1);
         let len = blocks << (self.format >> 16);
-        let pieces = if opcode == 0 { Vec::new() } else { self.pieces(words[3], words[4], len) };
+        let pieces = match opcode {
+            0 => Vec::new(),
+            // If it may be discarded.
+            8 => vec![(words[6] >> 25 & 1, 0)],
+            // The only range of the list.
+            9 => vec![(self.ram.load(words[3], 8), self.ram.load(words[3] + 8, 8))],
+            _ => self.pieces(words[3], words[4], len),
+        };
         self.commands.push(Fetched { identifier, opcode, block, blocks, pieces });
     }
 
@@ -221,6 +230,7 @@ impl Controller {
             lies: 0,
             transfer: 7,
             namespaces: 2,
+            optional: 0,
             cache: 1,
             blocks: 1 << 30,
             format: 12 << 16,
@@ -342,6 +352,8 @@ fn a_disk_is_described() {
         flush: true,
         most: 128 << 10,
         depth: 63,
+        discard: 0,
+        zero: 0,
     };
     assert_eq!(*disk.info(), described);
     assert_eq!(controller.0.borrow().vector, 5);
@@ -357,6 +369,8 @@ fn a_disk_is_described() {
         flush: false,
         most: 16 << 10,
         depth: 3,
+        discard: 0,
+        zero: 0,
     };
     assert_eq!(*disk.info(), described);
     let unlimited = Controller::with(|s| s.transfer = 0);
@@ -396,6 +410,37 @@ fn requests_are_answered_in_any_order() {
     controller.finish(0, 1);
     assert_eq!(answers(&mut disk), [(900, Err(Failed))]);
     assert_eq!(disk.fault(), None);
+}
+
+#[test]
+fn ranges_are_commands() {
+    let controller = Controller::with(|s| s.optional = 1 << 2 | 1 << 3);
+    let mut disk = controller.open().unwrap();
+    // Blocks of eight sectors.
+    assert_eq!((disk.info().discard, disk.info().zero), (8 << 20, 8 << 15));
+    let range = |tag, operation, sector, len| Request { operation, ..read(tag, sector, len) };
+    for request in [
+        range(1, Operation::Discard, 16, 3 * 4096),
+        range(2, Operation::Zero { unmap: false }, 1 << 32, 4096 << 15),
+        range(3, Operation::Zero { unmap: true }, 8, 4096),
+        range(4, Operation::Zero { unmap: true }, 0, 4096 * ((1 << 15) + 1)),
+        range(5, Operation::Discard, 1, 4096),
+    ] {
+        disk.submit(&request).unwrap();
+    }
+    disk.ring();
+    assert_eq!(answers(&mut disk), [4, 5].map(|tag| (tag, Err(Failed))));
+    let commands = controller.0.borrow().commands.clone();
+    let seen: Vec<_> =
+        commands.iter().map(|c| (c.opcode, c.block, c.blocks, c.pieces[0])).collect();
+    // A discard has a number of ranges from 0 on, and what is done with them.
+    let discard = (9, 4 << 32, 1, (3 << 32, 2));
+    assert_eq!(seen, [discard, (8, 1 << 29, 1 << 15, (0, 0)), (8, 1, 1, (1, 0))]);
+    for optional in [0, 1 << 2, 1 << 3] {
+        let controller = Controller::with(|s| s.optional = optional);
+        let info = *controller.open().unwrap().info();
+        assert_eq!((info.discard > 0, info.zero > 0), (optional == 4, optional == 8));
+    }
 }
 
 /// Each size at each start in a page: the controller finds just the request's bytes.

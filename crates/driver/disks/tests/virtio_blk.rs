@@ -5,7 +5,7 @@ mod fake;
 use bulkhead_disks::virtio_blk::MEMORY;
 use bulkhead_disks::{Configuration, Registers, VirtioBlk, Wrong};
 use bulkhead_random::SplitMix64;
-use bulkhead_store::disk::{Disk, Failed, Full, Info};
+use bulkhead_store::disk::{Disk, Failed, Full, Info, Operation, Request};
 use fake::{DATA, Ram, TICK, Time, answers, any, flush, read, write};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -50,7 +50,7 @@ struct State {
     enabled: bool,
     parts: [u64; 3],
     notify: u16,
-    config: [u32; 6],
+    config: [u32; 15],
     fetched: u16,
     used: u16,
     requests: Vec<Fetched>,
@@ -135,7 +135,8 @@ impl Device {
             parts: [0; 3],
             notify: 3,
             // 2^33 sectors, segments of 70,000 bytes, blocks of 1024 bytes.
-            config: [0, 2, 70_000, 5, 6, 1024],
+            // Ranges of 4096 sectors that are discarded, and of 64 that become zeros.
+            config: [0, 2, 70_000, 5, 6, 1024, 0, 0, 0, 4096, 1, 2, 64, 1, 1],
             fetched: 0,
             used: 0,
             requests: Vec::new(),
@@ -225,7 +226,7 @@ impl Registers for Device {
         let state = self.0.borrow();
         assert_ne!(state.status & 2, 0, "no driver yet");
         match at {
-            CONFIG..0x118 => state.config[(at - CONFIG) as usize / 4],
+            CONFIG..0x13C => state.config[(at - CONFIG) as usize / 4],
             _ if at == COMMON + 4 => (state.offered >> (32 * state.selects[0])) as u32,
             _ => panic!("{at:#x}"),
         }
@@ -300,8 +301,16 @@ fn a_disk_is_described() {
     let device = Device::new();
     let info = *device.open().unwrap().info();
     let most = 69_632;
-    let described =
-        Info { sectors: 2 << 32, block: 1024, read_only: false, flush: true, most, depth: 64 };
+    let described = Info {
+        sectors: 2 << 32,
+        block: 1024,
+        read_only: false,
+        flush: true,
+        most,
+        depth: 64,
+        discard: 0,
+        zero: 0,
+    };
     assert_eq!(info, described);
     assert_eq!(device.0.borrow().accepted, 1 << 1 | 1 << 6 | 1 << 9 | 3 << 32);
     assert_eq!(device.0.borrow().vector, 7);
@@ -336,6 +345,60 @@ fn requests_are_answered_in_any_order() {
     device.finish(0, 2);
     assert_eq!(answers(&mut disk), [(900, Err(Failed))]);
     assert_eq!(disk.fault(), None);
+}
+
+const RANGES: u64 = 1 << 13 | 1 << 14;
+
+/// A configuration that is long enough for requests about ranges.
+fn long() -> Space {
+    let mut space = Device::configuration();
+    space.0[0x40 / 4 + 3] = 0x3C;
+    space
+}
+
+#[test]
+fn ranges_are_described_to_the_device() {
+    let device = Device::with(|s| s.offered |= RANGES);
+    let mut disk = device.open_by(&long()).unwrap();
+    assert_eq!((disk.info().discard, disk.info().zero), (4096, 64));
+    let range = |tag, operation, sector, len| Request { operation, ..read(tag, sector, len) };
+    let zero = |unmap| Operation::Zero { unmap };
+    for request in [
+        range(1, Operation::Discard, 8, 4096 * 512),
+        range(2, zero(false), 10, 64 * 512),
+        range(3, zero(true), 12, 1024),
+        // Too long, no whole block, and beyond the end.
+        range(4, Operation::Discard, 8, 4098 * 512),
+        range(5, zero(false), 0, 66 * 512),
+        range(6, Operation::Discard, 1, 1024),
+        range(7, Operation::Discard, (2 << 32) - 2, 2048),
+    ] {
+        disk.submit(&request).unwrap();
+    }
+    disk.ring();
+    assert_eq!(answers(&mut disk), [4, 5, 6, 7].map(|tag| (tag, Err(Failed))));
+    let state = device.0.borrow();
+    let seen: Vec<_> = state.requests.iter().map(|r| (r.kind, r.sector, r.data.unwrap())).collect();
+    let expected = [(11, 8, 4096u64), (13, 10, 64), (13, 12, 2 | 1 << 32)];
+    for ((kind, sector, (at, len, writes)), (of, first, rest)) in seen.into_iter().zip(expected) {
+        assert_eq!((kind, sector, len, writes), (of, 0, 16, false));
+        assert_eq!((state.ram.load(at, 8), state.ram.load(at + 8, 8)), (first, rest));
+    }
+    assert_eq!(state.requests.len(), 3);
+}
+
+#[test]
+fn a_disk_without_ranges_has_none() {
+    // They are not offered, or the configuration ends before it describes them.
+    for (offered, space) in [(0, long()), (RANGES, Device::configuration())] {
+        let device = Device::with(|s| s.offered |= offered);
+        let mut disk = device.open_by(&space).unwrap();
+        assert_eq!((disk.info().discard, disk.info().zero), (0, 0));
+        assert_eq!(device.0.borrow().accepted & RANGES, 0);
+        disk.submit(&Request { operation: Operation::Discard, ..read(1, 0, 1024) }).unwrap();
+        disk.ring();
+        assert_eq!(answers(&mut disk), [(1, Err(Failed))]);
+    }
 }
 
 /// A request without a new status failed, although its slot has an old one.
@@ -405,7 +468,7 @@ fn rings_wrap() {
 
 #[test]
 fn an_impossible_request_fails_without_the_device() {
-    let device = Device::with(|s| s.config = [100, 0, 70_000, 0, 0, 1024]);
+    let device = Device::with(|s| s.config[..6].copy_from_slice(&[100, 0, 70_000, 0, 0, 1024]));
     let mut disk = device.open().unwrap();
     let bad = [
         read(0, 0, 0),

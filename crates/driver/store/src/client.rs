@@ -4,8 +4,8 @@ use crate::disk::{Info, Operation, Request};
 use bulkhead_channel::bell::{Arm, Caller, Ring};
 use bulkhead_channel::{Memory, Misfit};
 use bulkhead_virtio::block::{
-    Asked, CONFIG, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, SECTOR, SEGMENT, UNKNOWN, feature,
-    fits, name, read, write,
+    Asked, CONFIG, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, RANGE, RANGE_SECTORS, Range,
+    SECTOR, SEGMENT, UNKNOWN, feature, fits, name, read, write,
 };
 use bulkhead_virtio::layout::NUM;
 use bulkhead_virtio::{Chain, Device, News, Offer, Part, Queue};
@@ -102,13 +102,22 @@ impl<M: Memory, R: Ring> Client<M, R> {
         add(share.read_only, feature::READ_ONLY);
         add(info.flush, feature::FLUSH);
         add(queues > 1, feature::QUEUES);
+        // A client may ask for as much as that at once, and asks for whole blocks.
+        let blocks = info.block / SECTOR as u32;
+        let most = |sectors: u32| sectors.min(RANGE_SECTORS) / blocks * blocks;
+        let [discard, zero] = [info.discard, info.zero].map(most);
+        add(discard > 0 && !share.read_only, feature::DISCARD);
+        add(zero > 0 && !share.read_only, feature::WRITE_ZEROES);
         let name = name(label);
         let config = Config {
             sectors: share.sectors,
             most: info.most,
             block: info.block,
             queues: queues as u16,
-            ranges: 0,
+            // A range is a request of the disk's, so a request has one.
+            ranges: u32::from(discard > 0 || zero > 0),
+            discard,
+            zero,
             name,
         };
         let offer = (features, config.bytes(), queues);
@@ -228,8 +237,35 @@ impl<M: Memory, R: Ring> Client<M, R> {
                 let written = write(&self.sections.mine, asked.room.at, name);
                 Fate::Answered { status: OK, written: if written { len } else { 0 } }
             }
+            Kind::Discard if self.info.discard > 0 => self.range(asked, self.info.discard),
+            Kind::Zero if self.info.zero > 0 => self.range(asked, self.info.zero),
             Kind::Discard | Kind::Zero | Kind::Other => fails(UNKNOWN),
         }
+    }
+
+    /// Makes a request about a range: whole blocks within the share, no more than the disk takes at once. Its
+    /// description is read once.
+    fn range(&self, asked: &Asked, most: u32) -> Fate {
+        let fails = |status| Fate::Answered { status, written: 0 };
+        let mut description = [0; RANGE];
+        let one = asked.out.len == RANGE && !self.share.read_only;
+        if !one || !read(&self.sections.theirs, asked.out.at, &mut description) {
+            return fails(FAILED);
+        }
+        // Flags of another kind (5.2.6.2).
+        let Some(range) = Range::of(asked.kind, description) else { return fails(UNKNOWN) };
+        let most = u64::from(most.min(RANGE_SECTORS)) * SECTOR;
+        let right =
+            range.len <= most && fits(range.sector, range.len, self.share.sectors, self.info.block);
+        if !right {
+            return fails(FAILED);
+        }
+        let operation = match asked.kind {
+            Kind::Zero => Operation::Zero { unmap: range.unmap },
+            _ => Operation::Discard,
+        };
+        let sector = self.share.first + range.sector;
+        Fate::Asked(Request { tag: 0, operation, sector, address: 0, len: range.len as u32 })
     }
 
     /// Makes a request for the disk: data in whole blocks, within the share, no more than the disk takes at once.

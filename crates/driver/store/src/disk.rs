@@ -9,6 +9,21 @@ pub enum Operation {
     Write,
     /// All writes that were completed before become durable.
     Flush,
+    /// The content of a range is not needed any more. It has no data.
+    Discard,
+    /// A range becomes zeros. It has no data.
+    Zero {
+        /// The disk may discard it, if it reads as zeros then.
+        unmap: bool,
+    },
+}
+
+impl Operation {
+    /// Tells if it is about a range, without data in memory.
+    #[must_use]
+    pub const fn ranges(self) -> bool {
+        matches!(self, Self::Discard | Self::Zero { .. })
+    }
 }
 
 /// A request.
@@ -22,7 +37,7 @@ pub struct Request {
     pub sector: u64,
     /// Bus address of the data.
     pub address: u64,
-    /// Bytes of the data.
+    /// Bytes of the data, or of the range.
     pub len: u32,
 }
 
@@ -41,6 +56,10 @@ pub struct Info {
     pub most: u32,
     /// Most requests under way.
     pub depth: u16,
+    /// Sectors of a range that is discarded, at most; 0: it has no such request.
+    pub discard: u32,
+    /// Sectors of a range that becomes zeros, at most; 0: it has no such request.
+    pub zero: u32,
 }
 
 /// No further request fits now.

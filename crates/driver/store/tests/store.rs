@@ -15,8 +15,16 @@ const SECTION: usize = 256 << 10;
 const BUS: u64 = 0xD200_0000;
 const PATIENCE: u64 = 1_000_000;
 const TERMS: Terms = Terms { share: 2, queues: 1, patience: PATIENCE };
-const INFO: Info =
-    Info { sectors: 4096, block: 512, read_only: false, flush: true, most: 64 << 10, depth: 8 };
+const INFO: Info = Info {
+    sectors: 4096,
+    block: 512,
+    read_only: false,
+    flush: true,
+    most: 64 << 10,
+    depth: 8,
+    discard: 0,
+    zero: 0,
+};
 
 /// Counts rings.
 #[derive(Clone, Default)]
@@ -112,6 +120,15 @@ impl Peers {
         let header = [u64::from(kind).to_le_bytes(), sector.to_le_bytes()].concat();
         assert!(self.theirs.bytes(at, 16).unwrap().write(0, &header));
         self.driver.put(number, Part { at, len: out }, Part { at, len: room })
+    }
+
+    /// Asks about a range.
+    fn ask_range(&mut self, kind: u32, range: [u64; 2], out: usize) {
+        let at = Self::at(0) + 16;
+        let range = range.map(u64::to_le_bytes).concat();
+        assert!(self.theirs.bytes(at, 16).unwrap().write(0, &range));
+        assert!(self.ask_with(0, (kind, 0), (16 + out, 1)));
+        self.driver.tell();
     }
 
     /// The answer to a request: its number, bytes written and status.
@@ -239,6 +256,89 @@ fn requests_that_may_not_be_fail_and_harm_nobody() {
     let mut name = [0; 5];
     assert!(world.peers[0].device.bytes(Peers::at(0), 8).unwrap().read(0, &mut name));
     assert_eq!(&name, b"part\0");
+}
+
+/// Kinds of request, and a flag of the second: it may be discarded.
+const DISCARD: u32 = 11;
+const ZERO: u32 = 13;
+const UNMAP: u64 = 1 << 32;
+const RANGES: Info = Info { discard: 1024, zero: 64, ..INFO };
+
+#[test]
+fn a_range_of_the_clients_part_goes_to_the_disk() {
+    let [_, last] = HALVES;
+    let share = Share { read_only: false, ..last };
+    let mut world = World::new(RANGES, &[share]);
+    let zero = |unmap| Operation::Zero { unmap };
+    for (kind, range, operation) in [
+        (DISCARD, [1024, 1024], Operation::Discard),
+        (ZERO, [2047, 1], zero(false)),
+        (ZERO, [0, 64 | UNMAP], zero(true)),
+    ] {
+        world.peers[0].ask_range(kind, range, 16);
+        assert!(world.round());
+        let [request] = world.disk.taken[..] else { panic!("one request") };
+        let (sector, len) = (2048 + range[0], 512 * range[1] as u32);
+        assert_eq!((request.operation, request.sector), (operation, sector));
+        assert_eq!((request.len, request.address), (len, 0));
+        world.disk.finish(0, Ok(()));
+        assert!(world.round());
+        assert_eq!(world.peers[0].answer(0), Some((0, 1, 0)));
+    }
+}
+
+#[test]
+fn a_range_that_may_not_be_fails() {
+    let mut world = World::new(RANGES, &HALVES);
+    let failing: [(usize, u32, [u64; 2], usize, u8); 12] = [
+        // Beyond the part, which others have, and beyond all.
+        (0, DISCARD, [2047, 2], 16, 1),
+        (0, DISCARD, [2048, 8], 16, 1),
+        (0, ZERO, [2047, 2], 16, 1),
+        (0, ZERO, [u64::MAX, 1], 16, 1),
+        // Nothing, and more than the disk takes.
+        (0, DISCARD, [0, 0], 16, 1),
+        (0, DISCARD, [0, 1025], 16, 1),
+        (0, ZERO, [0, 65], 16, 1),
+        (0, DISCARD, [0, 0xFFFF_FFFF], 16, 1),
+        // Half a range, and two.
+        (0, DISCARD, [0, 8], 8, 1),
+        (0, DISCARD, [0, 8], 32, 1),
+        // A flag that its kind does not have.
+        (0, DISCARD, [0, 8 | UNMAP], 16, 2),
+        // A part that must not be written.
+        (1, ZERO, [0, 8], 16, 1),
+    ];
+    for (n, kind, range, out, status) in failing {
+        world.peers[n].ask_range(kind, range, out);
+        assert!(world.round());
+        assert_eq!(world.peers[n].answer(0), Some((0, 1, status)), "{n} {kind} {range:?} {out}");
+    }
+    assert!(world.disk.taken.is_empty());
+    // Half a block, and a disk without such requests.
+    let whole = Share { first: 0, sectors: 2048, read_only: false };
+    for (info, status) in [(Info { block: 4096, ..RANGES }, 1), (INFO, 2)] {
+        let mut world = World::new(info, &[whole]);
+        for (kind, range) in [(DISCARD, [1, 8]), (ZERO, [0, 4])] {
+            world.peers[0].ask_range(kind, range, 16);
+            assert!(world.round());
+            assert_eq!(world.peers[0].answer(0), Some((0, 1, status)));
+        }
+        assert!(world.disk.taken.is_empty());
+    }
+}
+
+#[test]
+fn ranges_are_offered_where_the_disk_has_them() {
+    let [writable, read_only] = HALVES;
+    let offered = |info: Info, share| {
+        let world = World::new(info, &[share]);
+        world.peers[0].device.bytes(520, 8).unwrap().word(0) & (1 << 13 | 1 << 14)
+    };
+    assert_eq!(offered(INFO, writable), 0);
+    assert_eq!(offered(RANGES, read_only), 0);
+    assert_eq!(offered(RANGES, writable), 1 << 13 | 1 << 14);
+    assert_eq!(offered(Info { zero: 0, ..RANGES }, writable), 1 << 13);
 }
 
 #[test]
