@@ -179,7 +179,6 @@ impl Rogue {
             now() / 1_000,
             kind.name()
         );
-        self.order.leave(&self.channel.mine);
         mark!(EVENT | id::BLOCK_FAULT, ticks());
         kind.plant(&mut Planted {
             program: self.program,
@@ -208,8 +207,10 @@ impl Disk for Rogue {
     fn submit(&mut self, request: &Request) -> Result<(), Full> {
         let request = self.lied(request);
         self.disk.submit(&request)?;
-        let name = self.program.name();
-        match self.order.submitted(&request) {
+        let (name, news) = (self.program.name(), self.order.submitted(&request));
+        // At once: a driver with a fault may go on for a while.
+        self.order.leave(&self.channel.mine);
+        match news {
             Seen::Nothing => {}
             Seen::Again(count) => println!("{name}: {count} requests came again in their order"),
             Seen::Wrong => println!("{name}: a request did not come again in its turn"),
@@ -224,8 +225,9 @@ impl Disk for Rogue {
     }
     fn completed(&mut self) -> Option<(u16, Result<(), Failed>)> {
         let done = self.disk.completed()?;
-        self.order.completed(done.0);
         self.at(Point::Completed);
+        self.order.answered(done.0);
+        self.order.leave(&self.channel.mine);
         Some(done)
     }
     fn interrupts(&mut self, wanted: bool) {
