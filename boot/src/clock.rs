@@ -1,8 +1,7 @@
 //! Frequencies of the time stamp counter and of the local APIC timer, measured against the ACPI PM timer (ACPI 6.5,
 //! 4.8.3.3). The other cores' INIT has to be waited for meanwhile, so measuring costs no time of its own.
 
-use crate::port::inl;
-use bulkhead_cpu_x86::{rdmsr, rdtsc, wrmsr};
+use bulkhead_cpu_x86::{inl, rdmsr, rdtsc, wrmsr};
 use bulkhead_monitor_abi::monitor::Clock;
 use bulkhead_monitor_abi_x86::msr;
 

@@ -1,9 +1,8 @@
 //! The boot code's messages: on a 16550 and on a debug console port, as the
 //! image says.
 
-use crate::port::{inb, outb};
 use crate::{Stop, write_report};
-use bulkhead_cpu_x86::rdtsc;
+use bulkhead_cpu_x86::{inb, outb, rdtsc};
 use bulkhead_handover::image::{BOOT_MAGIC, BootReport};
 use bulkhead_handover::x86::Header;
 use bulkhead_launch::Error;

@@ -4,9 +4,8 @@
 
 use crate::Stop;
 use crate::machine::Pc;
-use crate::port::outb;
 use bulkhead_arch::BootMachine;
-use bulkhead_cpu_x86::{rdmsr, rdtsc, wrmsr};
+use bulkhead_cpu_x86::{outb, rdmsr, rdtsc, wrmsr};
 use bulkhead_handover::image::BootReport;
 use bulkhead_handover::x86::{Iommu, LineTest};
 use bulkhead_ioapic::{MASKED, Message, Remapping, SELECT, TABLE, WINDOW};

@@ -1,10 +1,9 @@
 //! The PC that the boot code runs on: memory, cores, interrupt controllers.
 
 use crate::clock::{self, Measured};
-use crate::port::outb;
 use crate::trampoline;
 use bulkhead_arch::{BootMachine, CoreStart};
-use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
+use bulkhead_cpu_x86::{cpuid, outb, rdmsr, rdtsc, wrmsr};
 use bulkhead_firmware::{Memory, acpi, multiboot};
 use bulkhead_handover::x86::TRAMPOLINE_PA;
 use bulkhead_launch::RecordMemory;

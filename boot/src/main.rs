@@ -12,7 +12,6 @@ mod entry;
 mod lines;
 mod machine;
 mod pci;
-mod port;
 mod processor;
 mod trampoline;
 

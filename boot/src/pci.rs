@@ -2,8 +2,7 @@
 //! IOMMU on. Both are worked out on the host; here they are carried out.
 
 use crate::Stop;
-use crate::port::{inl, outl};
-use bulkhead_cpu_x86::rdtsc;
+use bulkhead_cpu_x86::{inl, outl, rdtsc};
 use bulkhead_handover::image::ConfigOp;
 use bulkhead_handover::x86::Iommu;
 use core::ptr::{read_volatile, write_volatile};

@@ -3,14 +3,14 @@
 use crate::entry::{end_of_interrupt, tell_nmis};
 use crate::report;
 use bulkhead_arch_x86::LongMode;
-use bulkhead_cpu_x86::{rdtsc, wrmsr};
+use bulkhead_cpu_x86::{inb, inl, inw, outb, outl, outw, rdtsc, wrmsr};
+use bulkhead_guest::{Here, Instructions, packed, scale};
 use bulkhead_kernel::{Layout, Machine, Object, Ref, Time, Vectors};
 use bulkhead_kernel_x86::{END_OF_INTERRUPT, Port, Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
-use bulkhead_layout::x86::MONITORS_VMX;
 use core::arch::asm;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use core::sync::atomic::{AtomicU16, Ordering};
 
 /// Local APIC, x2APIC mode (APM volume 2, section 16.11): the timer's initial count.
 const TMICT: u32 = 0x838;
@@ -90,13 +90,6 @@ impl X86Machine {
         // SAFETY: there is one machine, and `&mut self` is the only way to its facts.
         unsafe { &mut *FACTS.0.get() }
     }
-}
-
-/// Computes Computes Computes `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC
-/// alone fills 64 in the end.
-#[inline(always)]
-fn scale(value: u64, factor: u64) -> u64 {
-    ((u128::from(value) * u128::from(factor)) >> 32) as u64
 }
 
 /// Returns the address of an offset: the kernel sees the sandbox's memory through one window.
@@ -305,55 +298,33 @@ impl Machine for X86Machine {
     }
 }
 
+/// Reads a port for a program. A narrow read is zero above, so that none of the kernel's bits are left for the program.
 fn read_port(port: u16, bytes: u8) -> u32 {
-    let value: u32;
-    // EAX is 0 before, so that a narrow read leaves none of the kernel's bits above it for the program to see.
     // SAFETY: a program that was given the port asks for it.
     unsafe {
         match bytes {
-            1 => asm!("in al, dx", in("dx") port, inout("eax") 0u32 => value, options(nostack)),
-            2 => asm!("in ax, dx", in("dx") port, inout("eax") 0u32 => value, options(nostack)),
-            _ => asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack)),
+            1 => inb(port).into(),
+            2 => inw(port).into(),
+            _ => inl(port),
         }
     }
-    value
 }
 
 fn write_port(port: u16, bytes: u8, value: u32) {
     // SAFETY: a program that was given the port asks for it.
     unsafe {
         match bytes {
-            1 => asm!("out dx, al", in("dx") port, in("eax") value, options(nostack)),
-            2 => asm!("out dx, ax", in("dx") port, in("eax") value, options(nostack)),
-            _ => asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack)),
+            1 => outb(port, value as u8),
+            2 => outw(port, value as u16),
+            _ => outl(port, value),
         }
     }
 }
 
-/// True if a call of the monitor is VMCALL, false if it is VMMCALL.
-static INTEL: AtomicBool = AtomicBool::new(false);
-
-/// Chooses the instruction of calls, by the kind of monitor.
-pub fn set_calls(monitors: u64) {
-    INTEL.store(monitors == MONITORS_VMX, Ordering::Relaxed);
-}
-
-/// Calls the monitor, and returns its answer.
-fn call(number: u64, first: u64, rest: [u64; 3]) -> u64 {
-    let answer: u64;
-    // SAFETY: no call touches the kernel's memory or a register other than RAX. Calls about links take away and zero
-    // memory that only programs see, and no program looks at it while the kernel asks.
-    unsafe {
-        // Each vendor's instruction is undefined on the other one's processors.
-        if INTEL.load(Ordering::Relaxed) {
-            asm!("vmcall", inlateout("rax") number => answer, in("rdi") first,
-                in("rsi") rest[0], in("rdx") rest[1], in("r8") rest[2], options(nostack));
-        } else {
-            asm!("vmmcall", inlateout("rax") number => answer, in("rdi") first,
-                in("rsi") rest[0], in("rdx") rest[1], in("r8") rest[2], options(nostack));
-        }
-    }
-    answer
+/// Calls the monitor, and returns its answer. Calls about links zero memory that only programs see. No program looks at
+/// it while the kernel asks.
+fn call(number: u64, first: u64, [a, b, c]: [u64; 3]) -> u64 {
+    Here::call(number, [first, a, b, c])
 }
 
 /// The console: a serial port, or (0) the monitor's.
@@ -372,7 +343,7 @@ pub fn print(text: &[u8]) {
         for byte in text {
             // The port's state is not polled: a kernel must not wait for a device, and emulated ones take every byte.
             // SAFETY: a serial port's data register.
-            unsafe { asm!("out dx, al", in("dx") port, in("al") *byte, options(nostack)) }
+            unsafe { outb(port, *byte) }
         }
         return;
     }
@@ -381,12 +352,7 @@ pub fn print(text: &[u8]) {
     }
     // A call carries its text in registers, so the monitor reads none of the kernel's memory.
     for piece in text.chunks(hypercall::CONSOLE_BYTES as usize) {
-        let mut words = [0; 3];
-        // The remainder keeps the index within the words, so no check, and no panic behind it, is compiled.
-        for (n, byte) in piece.iter().enumerate() {
-            words[n / 8 % 3] |= u64::from(*byte) << (n % 8 * 8);
-        }
-        call(hypercall::CONSOLE, piece.len() as u64, words);
+        call(hypercall::CONSOLE, piece.len() as u64, packed(piece));
     }
 }
 

@@ -11,6 +11,7 @@ use crate::entry::{self, STACK, STACK_OF_CORE};
 use crate::machine::X86Machine;
 use crate::{BAKED, machine, report};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
+use bulkhead_guest::{Here, Instructions};
 use bulkhead_kernel::abi::Clock;
 use bulkhead_kernel::{Kernel, Machine, Ref, Time};
 use bulkhead_kernel_x86::{INFO, SPURIOUS, TIMER, VECTORS, WINDOW, selector};
@@ -114,7 +115,7 @@ unsafe extern "C" fn start(info: *const Info) {
         report::begin();
         x2apic();
     }
-    machine::set_calls(monitors);
+    Here::set_calls(monitors);
     machine::set_console(baked.console as u16);
     descriptors();
     calls();

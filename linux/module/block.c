@@ -11,12 +11,16 @@
 
 #include "bulkhead_virtio.h"
 
-/* Bytes before what is written: kind, reserved, sector. */
-#define HEADER 16
 /* Descriptors of a request besides its data's: header and status. */
 #define EXTRA 2
 /* Sectors whose bytes a file offset can count. */
 #define SECTORS (LLONG_MAX >> 9)
+/*
+ * A segment is as long as leaves so many of them, and no longer than a kernel's own default.
+ * Each segment costs a driver some hundred instructions; pages that lie apart need one each.
+ */
+#define SEGMENTS 32
+#define LONGEST 65536
 /* What a kernel takes as the unit of what is discarded, at most, in sectors. */
 #define UNIT 32768
 
@@ -56,26 +60,32 @@ static const char *count(struct virtio_blk_config *to, const struct virtio_blk_c
 
 /*
  * Number and length of a request's segments: any request has room in any queue, both
- * in its descriptors and in its share of the sections.
+ * in its descriptors and in its share of the sections. The mirror makes one area of them
+ * all, so the device side bounds only their sum.
  */
 static const char *bound(struct virtio_blk_config *to, const struct virtio_blk_config *from,
 			 u64 features, unsigned int queues, const u16 *sizes, u32 section)
 {
-	u32 num = sizes[0];
+	u32 num = sizes[0], most = num, size = PAGE_SIZE, bytes, segments;
 	unsigned int n;
-	u32 size = le32_to_cpu((__force __le32)from->size_max);
-	u32 segments = le32_to_cpu((__force __le32)from->seg_max);
 
 	if (!has(features, VIRTIO_BLK_F_SIZE_MAX) || !has(features, VIRTIO_BLK_F_SEG_MAX))
 		return "a disk without bounds of its requests";
-	if (size < PAGE_SIZE || !segments)
+	if (le32_to_cpu((__force __le32)from->size_max) < size || !from->seg_max)
 		return "a disk whose requests would be shorter than a page";
-	size = round_down(size, PAGE_SIZE);
-	for (n = 1; n < queues; n++)
+	for (n = 1; n < queues; n++) {
 		num = min_t(u32, num, sizes[n]);
+		most = max_t(u32, most, sizes[n]);
+	}
 	/* Data and header one way, or data and status the other. */
-	segments = min3(segments, num - min_t(u32, num, EXTRA),
-			(room(section, queues) - HEADER) / size);
+	bytes = room(section, queues);
+	bytes -= min(bytes, headers(most) + BH_HEADER);
+	bytes = min_t(u64, bytes,
+		      (u64)le32_to_cpu((__force __le32)from->size_max) *
+			      le32_to_cpu((__force __le32)from->seg_max));
+	while (size < LONGEST && bytes / (2 * size) >= SEGMENTS)
+		size *= 2;
+	segments = min(bytes / size, num - min_t(u32, num, EXTRA));
 	if (!segments)
 		return "a disk whose requests find no room";
 	to->size_max = (__force __virtio32)cpu_to_le32(size);

@@ -34,6 +34,8 @@ struct bh_pool {
 struct bh_chain {
 	u32 out, out_len, in, in_len;
 	bool live;
+	/* The last byte of the driver's that the device may write, if any: of a disk's request its status. */
+	u8 *last;
 	/* Among those without an answer, the oldest first; when it was made. */
 	struct list_head entry;
 	unsigned long since;
@@ -48,6 +50,11 @@ struct bh_queue {
 	struct bh_device *bh;
 	struct virtqueue *vq;
 	struct bh_pool out, in;
+	/*
+	 * A disk's: bytes of a request's header, and the chains' places for one each, from the
+	 * sections' areas on. Only a header with data needs an area.
+	 */
+	u32 header, headers;
 	/* The driver's queue, which nobody else sees, and its memory. */
 	struct vring ring;
 	void *pages;
@@ -144,14 +151,26 @@ static inline bool joined(struct bh_device *bh)
 	       ((u32)hello & BH_EPOCHS) == READ_ONCE(bh->epoch);
 }
 
+/* Bytes of a disk's request before what is written: kind, reserved, sector (virtio 1.2, 5.2.6). */
+#define BH_HEADER 16
+
+/* Bytes that the places of a disk's headers take, in granules. */
+static inline u32 headers(u32 num)
+{
+	return round_up(num * BH_HEADER, GRANULE);
+}
+
 /* Bytes of a section's areas together, for each of so many queues. */
 static inline u32 room(u32 section, unsigned int queues)
 {
 	return (section - BH_POOL) / GRANULE / queues * GRANULE;
 }
 
-/* The areas of a section that queue `n` has of `of` queues; -ENOMEM. */
-int bh_pool_init(struct bh_pool *pool, u32 section, unsigned int n, unsigned int of);
+/*
+ * The areas of a section that queue `n` has of `of` queues, without the first `kept` bytes, which are
+ * granules. -ENOMEM; -EINVAL: there is no more than that.
+ */
+int bh_pool_init(struct bh_pool *pool, u32 section, unsigned int n, unsigned int of, u32 kept);
 /* Makes what the driver made available so to the device; how many chains. */
 unsigned int bh_take(struct bh_queue *q);
 /* Gives the driver back what the device has used, if the session is this one; how many chains. */

@@ -414,13 +414,16 @@ static int share(struct bh_queue *q, unsigned int n, unsigned int count)
 	u32 section = q->bh->section;
 	int err = 0;
 
-	if (q->answers)
-		return bh_pool_init(&q->out, section, n, count) ?:
-			       bh_pool_init(&q->in, section, n, count);
+	if (q->answers) {
+		q->header = BH_HEADER;
+		q->headers = n * room(section, count);
+		return bh_pool_init(&q->out, section, n, count, headers(q->num)) ?:
+			       bh_pool_init(&q->in, section, n, count, 0);
+	}
 	if (n % 2)
-		err = bh_pool_init(&q->out, section, n / 2, count / 2);
+		err = bh_pool_init(&q->out, section, n / 2, count / 2, 0);
 	else
-		err = bh_pool_init(&q->in, section, n / 2, DIV_ROUND_UP(count, 2));
+		err = bh_pool_init(&q->in, section, n / 2, DIV_ROUND_UP(count, 2), 0);
 	return err;
 }
 
@@ -431,6 +434,7 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 	struct bh_queue *q = &bh->queues[n];
 	u16 num = virtio->is.sizes[n];
 	unsigned long flags;
+	int err;
 
 	if (n >= virtio->is.queues || !num)
 		return -ENOENT;
@@ -448,8 +452,9 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 	q->answers = virtio->vdev.id.device == VIRTIO_ID_BLOCK;
 	INIT_LIST_HEAD(&q->waiting);
 	spin_unlock_irqrestore(&q->lock, flags);
-	if (share(q, n, count))
-		return -ENOMEM;
+	err = share(q, n, count);
+	if (err)
+		return err;
 	q->pages = alloc_pages_exact(q->size, GFP_KERNEL | __GFP_ZERO);
 	q->chains = kvcalloc(num, sizeof(*q->chains), GFP_KERNEL);
 	if (!q->pages || !q->chains)

@@ -4,10 +4,9 @@
 use crate::objects::Notification;
 use crate::ports::Ports;
 use crate::time;
-use bulkhead_channel::adaptive::{Platform, Sleeper};
-use bulkhead_channel::bell::{Caller, Ring};
-use bulkhead_channel_memory::Mapping;
-use bulkhead_channel_memory::typed::Pair;
+use bulkhead_channel::adaptive::Platform;
+use bulkhead_channel::bell::Ring;
+use bulkhead_channel_memory::typed::Doorbell;
 
 /// Nanoseconds that a sleep and its end take, more or less: a call, an interrupt, two switches of threads.
 pub const SLEEP: u64 = 2_000;
@@ -17,6 +16,12 @@ pub const SLEEP: u64 = 2_000;
 pub struct Port {
     ports: Ports,
     port: u16,
+}
+
+impl Port {
+    pub(crate) const fn of(doorbell: Doorbell) -> Self {
+        Self { ports: Ports(doorbell.right), port: doorbell.at }
+    }
 }
 
 impl Ring for Port {
@@ -34,6 +39,10 @@ pub struct Bed {
 }
 
 impl Bed {
+    pub(crate) const fn new(notification: Notification) -> Self {
+        Self { notification, woken: 0 }
+    }
+
     /// How often a signal ended a sleep.
     #[must_use]
     pub const fn woken(&self) -> u64 {
@@ -55,25 +64,4 @@ impl Platform for Bed {
         // runs on.
         self.woken += u64::from(self.notification.wait().is_ok());
     }
-}
-
-/// Makes the ring for the other end of a channel; `None` if that is not to be woken.
-#[must_use]
-pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
-    let [doorbell, _] = pair.doorbells();
-    let doorbell = doorbell?;
-    let ring = Port { ports: Ports(doorbell.right), port: doorbell.at };
-    Some(Caller::new(pair.bell().ok()?, ring))
-}
-
-/// Makes the place at which this program sleeps until the other end of a channel rings. It is the notification that
-/// `channels` in the manifest names. `None` if that end never rings. After the end itself has been opened.
-#[must_use]
-pub fn sleeper(
-    pair: &Pair<'static>,
-    notification: Notification,
-) -> Option<Sleeper<Mapping<'static>, Bed>> {
-    let [_, doorbell] = pair.doorbells();
-    let doorbell = doorbell?;
-    Some(Sleeper::new(pair.arm().ok()?, doorbell.spin(SLEEP), Bed { notification, woken: 0 }))
 }

@@ -1,6 +1,7 @@
 //! Text for the sandbox's console, a piece in each call.
 
 use crate::call::invoke;
+use bulkhead_guest::packed;
 use bulkhead_kernel_abi::{label, slot};
 use core::fmt::{self, Write};
 
@@ -8,10 +9,8 @@ use core::fmt::{self, Write};
 pub fn write(bytes: &[u8]) {
     const PIECE: usize = 32;
     for piece in bytes.chunks(PIECE) {
-        let mut words = [[0u8; 8]; 4];
-        words.as_flattened_mut()[..piece.len()].copy_from_slice(piece);
         // A sandbox without a console takes nothing.
-        let _ = invoke(slot::SANDBOX, label::PRINT, words.map(u64::from_le_bytes));
+        let _ = invoke(slot::SANDBOX, label::PRINT, packed(piece));
     }
 }
 

@@ -1,12 +1,10 @@
-//! A program as the environment of scenarios. It sleeps at the notification `pause`, and a doorbell wakes it at `news`.
+//! A program as the environment of code for all guests. It sleeps at the notification `pause`, and a doorbell wakes it
+//! at `news`, to which `channels` of its manifest name it.
 
 use crate::link::Links;
 use crate::{Program, bell, now, println, ready, sleep_until, stop};
-use bulkhead_channel::adaptive::Sleeper;
-use bulkhead_channel::bell::Caller;
-use bulkhead_channel_memory::Mapping;
 pub use bulkhead_channel_memory::guest::Guest;
-use bulkhead_channel_memory::typed::Pair;
+use bulkhead_channel_memory::typed::{Doorbell, Pair};
 use bulkhead_layout::hypercall::LOOK;
 use core::fmt::Arguments;
 
@@ -14,13 +12,28 @@ impl Guest for Program {
     type Ring = bell::Port;
     type Bed = bell::Bed;
 
-    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, bell::Port>> {
-        bell::caller(pair)
+    fn name(&self) -> &str {
+        Program::name(*self)
     }
 
-    fn sleeper(&self, pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, bell::Bed>> {
-        pair.doorbell().filter(|_| !pair.sends())?;
-        bell::sleeper(pair, self.waits("news"))
+    fn args(&self) -> &'static str {
+        Program::args(*self)
+    }
+
+    fn pairs(&self, name: &str) -> impl Iterator<Item = Pair<'static>> {
+        self.found_pairs(name).map(|(pair, _)| pair)
+    }
+
+    fn ring(&self, doorbell: Doorbell) -> Option<bell::Port> {
+        Some(bell::Port::of(doorbell))
+    }
+
+    fn bed(&self, _: Doorbell) -> Option<bell::Bed> {
+        Some(bell::Bed::new(self.waits("news")))
+    }
+
+    fn cost(&self) -> u64 {
+        bell::SLEEP
     }
 
     fn interrupts(&self, bed: &bell::Bed) -> u64 {
@@ -38,10 +51,6 @@ impl Guest for Program {
 
     fn say(&self, line: Arguments<'_>) {
         println!("{}: {line}", self.name());
-    }
-
-    fn arg(&self, key: &str) -> Option<&'static str> {
-        Program::arg(*self, key)
     }
 
     /// A fault handler lets the first thread begin anew, in the memory that it left. Monitors' words of links outlive

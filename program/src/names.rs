@@ -2,6 +2,7 @@
 
 use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
+use bulkhead_guest::{Registers, text};
 use bulkhead_kernel_abi::name::{Capability, Memory as Region, Messages};
 use bulkhead_kernel_abi::{Address, Buffer, Clock, Grant, Kind, Name, Page, Rights};
 use core::fmt::Display;
@@ -51,7 +52,7 @@ impl Program {
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        text(&self.page.name)
+        text::of(&self.page.name)
     }
 
     /// The number of the thread that asks, from 0, in the manifest's order.
@@ -63,20 +64,19 @@ impl Program {
     /// Its arguments.
     #[must_use]
     pub fn args(self) -> &'static str {
-        text(&self.page.args)
+        text::of(&self.page.args)
     }
 
     /// The value of `name=value` in its arguments.
     #[must_use]
     pub fn arg(self, name: &str) -> Option<&'static str> {
-        let pairs = self.args().split_ascii_whitespace().filter_map(|word| word.split_once('='));
-        pairs.into_iter().find_map(|(key, value)| (key == name).then_some(value))
+        text::value(self.args(), name)
     }
 
     /// Reads the argument as a number.
     #[must_use]
     pub fn number(self, name: &str) -> Option<u64> {
-        self.arg(name)?.parse().ok()
+        text::number(self.arg(name)?)
     }
 
     /// The buffer of the asking thread: the part of its messages that doesn't fit into registers. The kernel reads and
@@ -173,7 +173,7 @@ impl Program {
     pub fn threads(self) -> impl Iterator<Item = (&'static str, Thread)> {
         self.names().filter_map(|entry| match entry.grant()? {
             Grant::Capability(Capability { kind: Kind::Thread, address, .. }) => {
-                Some((text(&entry.name), Thread(address)))
+                Some((text::of(&entry.name), Thread(address)))
             }
             _ => None,
         })
@@ -206,20 +206,27 @@ impl Program {
         self.need("memory", name, region).0
     }
 
+    /// Registers of a device that it drives: `pci:BB:DD.F:N` is BAR N of a function, `pci:BB:DD.F:config` its
+    /// configuration space. A channel can be read and written so, too.
+    ///
+    /// # Panics
+    /// The manifest does not give it that.
+    #[must_use]
+    #[track_caller]
+    pub fn registers(self, name: &str) -> Registers {
+        let Memory { start, len, writable } = self.memory(name);
+        // SAFETY: the manifest gave the program this memory, which stays mapped.
+        unsafe { Registers::new(start as u64, len as u64, writable) }
+    }
+
     /// Finds the memory, if the manifest gives the program that.
     #[must_use]
     pub fn find_memory(self, name: &str) -> Option<Memory> {
         self.find(name, region).map(|(memory, _)| memory)
     }
 
-    /// The ends of a channel of messages, by its name: one, or as its sender one for each receiver, in the
-    /// manifest's order.
-    pub fn pairs(self, name: &str) -> impl Iterator<Item = Pair<'static>> {
-        self.found_pairs(name).map(|(pair, _)| pair)
-    }
-
     /// Ends of a channel, with the address by which a device finds each, or 0.
-    fn found_pairs(self, name: &str) -> impl Iterator<Item = (Pair<'static>, u32)> {
+    pub(crate) fn found_pairs(self, name: &str) -> impl Iterator<Item = (Pair<'static>, u32)> {
         self.names().filter(move |entry| entry.is(name)).filter_map(|entry| {
             let Grant::Messages(it) = entry.grant()? else { return None };
             let base = NonNull::new(it.start as *mut u8)?;
@@ -233,19 +240,6 @@ impl Program {
             let pair = pair?.with(doorbell(it.bell)).with_back(doorbell(it.back));
             Some((pair, it.device))
         })
-    }
-
-    /// The end of a channel of messages that has one receiver, or is received here.
-    ///
-    /// # Panics
-    /// The manifest gives it no such channel.
-    #[must_use]
-    #[track_caller]
-    pub fn pair(self, name: &str) -> Pair<'static> {
-        match self.pairs(name).next() {
-            Some(pair) => pair,
-            None => panic!("the manifest gives {} no messages {name}", self.name()),
-        }
     }
 
     /// Index of a sandbox that it may offer a link.
@@ -302,9 +296,4 @@ fn region(grant: Grant) -> Option<(Memory, u32)> {
         _ => return None,
     };
     Some((Memory { start: start as *mut u8, len: len as usize, writable }, device))
-}
-
-pub(crate) fn text(bytes: &[u8]) -> &str {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    core::str::from_utf8(&bytes[..end]).unwrap_or("")
 }

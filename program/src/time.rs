@@ -1,10 +1,10 @@
 //! Time: nanoseconds since the processor's start, by its counter; no call is needed to read it.
 
-use crate::arch::{Architecture, This};
 use crate::call::{Error, Message, send};
 use crate::names::Program;
 use crate::objects::Notification;
 use crate::start::current;
+use bulkhead_guest::{Here, Instructions, scale};
 use bulkhead_kernel_abi::Op;
 
 /// A deadline that never comes.
@@ -15,7 +15,7 @@ pub const FOREVER: u64 = u64::MAX;
 #[inline]
 pub fn now() -> u64 {
     let nanos = current().map_or(1 << 32, |program: Program| program.clock().nanos);
-    ((u128::from(This::counter()) * u128::from(nanos)) >> 32) as u64
+    scale(Here::counter(), nanos)
 }
 
 /// Gives up the rest of the budget until it is refilled; the last of its priority then.

@@ -12,16 +12,10 @@ pub(crate) use x86::X86 as This;
 #[cfg(target_arch = "x86_64")]
 pub use x86::idt::Frame;
 
-/// Instructions that Rust has no words for, and the devices that belong to each core: interrupts and a timer.
+/// Beside a guest's [`bulkhead_guest::Instructions`] the devices that belong to each core: interrupts and a timer.
 pub(crate) trait Architecture {
-    /// Prepares calls and the timer, on the first core.
+    /// Prepares the timer, on the first core.
     fn setup(info: &Info);
-    /// Makes a hypercall. No call touches memory of this program, or a register other than the result's.
-    fn call(number: u64, arguments: [u64; 4]) -> u64;
-    /// Rings a doorbell.
-    fn ring(bell: u16);
-    /// Reads the counter of the clock, in order with earlier instructions.
-    fn counter() -> u64;
 
     /// Number of the interrupt that a handler is called for.
     fn number(frame: &Frame) -> u8;
@@ -55,25 +49,4 @@ pub(crate) trait Architecture {
     fn console(name: &str) -> Option<u32>;
     /// Writes a byte to that device: as it is, or as a part of lines.
     fn put(device: u32, byte: u8, lines: bool);
-
-    /// Reads 32 bits of a device by the one form of access that the monitor carries out where it mediates.
-    ///
-    /// # Safety
-    /// The address is mapped, and the effect of a read of the device leaves this program's world intact.
-    unsafe fn read32(address: u64) -> u32;
-    /// Writes 32 bits likewise. Earlier stores to memory are there for the device.
-    ///
-    /// # Safety
-    /// As for reads.
-    unsafe fn write32(address: u64, value: u32);
-    /// Reads 64 bits likewise.
-    ///
-    /// # Safety
-    /// As for 32 bits.
-    unsafe fn read64(address: u64) -> u64;
-    /// Writes 64 bits likewise.
-    ///
-    /// # Safety
-    /// As for 32 bits.
-    unsafe fn write64(address: u64, value: u64);
 }

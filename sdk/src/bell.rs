@@ -2,10 +2,10 @@
 
 use crate::arch::{Architecture, This};
 use crate::{interrupt, time};
-use bulkhead_channel::adaptive::{Platform, Sleeper};
-use bulkhead_channel::bell::{Caller, Ring};
-use bulkhead_channel_memory::Mapping;
-use bulkhead_channel_memory::typed::Pair;
+use bulkhead_channel::adaptive::Platform;
+use bulkhead_channel::bell::Ring;
+use bulkhead_channel_memory::typed::Doorbell;
+use bulkhead_guest::{Here, Instructions};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Nanoseconds that a sleep and its end take, more or less: an interrupt, and lost contents of caches.
@@ -13,11 +13,11 @@ pub const SLEEP: u64 = 2_000;
 
 /// The doorbell that a sender rings.
 #[derive(Debug)]
-pub struct Bell(u16);
+pub struct Bell(pub(crate) u16);
 
 impl Ring for Bell {
     fn ring(&mut self) {
-        This::ring(self.0);
+        Here::ring(self.0);
     }
 }
 
@@ -30,14 +30,6 @@ pub struct Bed {
     interrupt: u8,
     /// How many interrupts it knows of.
     seen: u64,
-}
-
-impl Bed {
-    /// How many interrupts came.
-    #[must_use]
-    pub fn interrupts(&self) -> u64 {
-        RUNG[usize::from(self.interrupt)].load(Ordering::Acquire)
-    }
 }
 
 impl Platform for Bed {
@@ -60,24 +52,21 @@ impl Platform for Bed {
     }
 }
 
-/// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken, or this is not the sender.
-#[must_use]
-pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Bell>> {
-    let doorbell = pair.doorbell().filter(|_| pair.sends())?;
-    Some(Caller::new(pair.bell().ok()?, Bell(doorbell.at)))
-}
+impl Bed {
+    /// Makes one for a channel's interrupt.
+    pub(crate) fn new(doorbell: Doorbell) -> Option<Self> {
+        let number = u8::try_from(doorbell.at).ok()?;
+        interrupt::set(number, |frame, _| {
+            // One core takes them.
+            let rung = &RUNG[usize::from(This::number(frame))];
+            rung.store(rung.load(Ordering::Relaxed) + 1, Ordering::Release);
+        });
+        Some(Self { interrupt: number, seen: 0 })
+    }
 
-/// Sleeps until a channel's sender rings; `None` if it never does, or this is not the receiver. After the end itself
-/// has been opened; on the sandbox's first core.
-#[must_use]
-pub fn sleeper(pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, Bed>> {
-    let doorbell = pair.doorbell().filter(|_| !pair.sends())?;
-    let number = u8::try_from(doorbell.at).ok()?;
-    interrupt::set(number, |frame, _| {
-        // One core takes them.
-        let rung = &RUNG[usize::from(This::number(frame))];
-        rung.store(rung.load(Ordering::Relaxed) + 1, Ordering::Release);
-    });
-    let spin = doorbell.spin(time::ticks(SLEEP));
-    Some(Sleeper::new(pair.arm().ok()?, spin, Bed { interrupt: number, seen: 0 }))
+    /// How many interrupts came.
+    #[must_use]
+    pub fn interrupts(&self) -> u64 {
+        RUNG[usize::from(self.interrupt)].load(Ordering::Acquire)
+    }
 }

@@ -1,23 +1,36 @@
-//! A bare guest as the environment of scenarios.
+//! A bare guest as the environment of code for all guests.
 
-use crate::{Context, bell, hypercall, println, time};
-use bulkhead_channel::adaptive::Sleeper;
-use bulkhead_channel::bell::Caller;
-use bulkhead_channel_memory::Mapping;
+use crate::{Context, bell, hypercall, println, time, window};
 pub use bulkhead_channel_memory::guest::Guest;
-use bulkhead_channel_memory::typed::Pair;
+use bulkhead_channel_memory::typed::{Doorbell, Pair};
 use core::fmt::Arguments;
 
 impl Guest for Context {
     type Ring = bell::Bell;
     type Bed = bell::Bed;
 
-    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, bell::Bell>> {
-        bell::caller(pair)
+    fn name(&self) -> &str {
+        Context::name(self)
     }
 
-    fn sleeper(&self, pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, bell::Bed>> {
-        bell::sleeper(pair)
+    fn args(&self) -> &'static str {
+        Context::args(self)
+    }
+
+    fn pairs(&self, name: &str) -> impl Iterator<Item = Pair<'static>> {
+        window::all(*self).filter(move |w| w.name == name).filter_map(|w| w.pair())
+    }
+
+    fn ring(&self, doorbell: Doorbell) -> Option<bell::Bell> {
+        Some(bell::Bell(doorbell.at))
+    }
+
+    fn bed(&self, doorbell: Doorbell) -> Option<bell::Bed> {
+        bell::Bed::new(doorbell)
+    }
+
+    fn cost(&self) -> u64 {
+        time::ticks(bell::SLEEP)
     }
 
     fn interrupts(&self, bed: &bell::Bed) -> u64 {
@@ -34,10 +47,6 @@ impl Guest for Context {
 
     fn say(&self, line: Arguments<'_>) {
         println!("{}: {line}", self.name());
-    }
-
-    fn arg(&self, key: &str) -> Option<&'static str> {
-        Context::arg(self, key)
     }
 
     fn life(&self) -> u64 {

@@ -1,8 +1,7 @@
 //! The monitor's services ([`bulkhead_layout::hypercall`]).
 
-#[cfg(target_arch = "x86_64")]
-pub use crate::arch::x86::call::by_port;
 use crate::arch::{Architecture, This};
+use bulkhead_guest::{Here, Instructions, packed};
 use bulkhead_layout::hypercall as call;
 pub use bulkhead_layout::hypercall::{
     BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, DENIED, NO_CALL, OK,
@@ -10,7 +9,7 @@ pub use bulkhead_layout::hypercall::{
 
 /// Makes any hypercall, also one that does not exist.
 pub fn raw(number: u64, a: u64, b: u64, c: u64, d: u64) -> u64 {
-    This::call(number, [a, b, c, d])
+    Here::call(number, [a, b, c, d])
 }
 
 /// Does nothing.
@@ -20,11 +19,8 @@ pub fn null() -> u64 {
 
 /// Writes up to 24 bytes to the console; bytes beyond are cut off.
 pub fn console(bytes: &[u8]) -> u64 {
-    let len = bytes.len().min(24);
-    let mut padded = [0u8; 24];
-    padded[..len].copy_from_slice(&bytes[..len]);
-    let word = |n: usize| u64::from_le_bytes(core::array::from_fn(|i| padded[8 * n + i]));
-    raw(call::CONSOLE, len as u64, word(0), word(1), word(2))
+    let [a, b, c] = packed(bytes);
+    raw(call::CONSOLE, bytes.len().min(24) as u64, a, b, c)
 }
 
 /// Ends the sandbox.

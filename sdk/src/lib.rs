@@ -34,7 +34,6 @@ pub mod guest;
 pub mod hypercall;
 pub mod interrupt;
 pub mod link;
-pub mod mmio;
 pub mod pci;
 #[cfg(target_os = "none")]
 mod start;
@@ -46,6 +45,7 @@ pub mod window;
 pub use arch::x86::{apic, cpu, fault, line, paging, user};
 pub use bulkhead_channel as channel;
 pub use bulkhead_channel_memory::typed;
+pub use bulkhead_guest::{Here, Instructions, Moved, Registers, text};
 pub use bulkhead_layout as layout;
 pub use bulkhead_layout::{mark, marker};
 #[cfg(target_arch = "x86_64")]

@@ -6,7 +6,7 @@
 
 use crate::arch::{Architecture, This};
 use crate::interrupt::{self, Handler};
-use crate::mmio;
+use bulkhead_guest::Moved;
 use bulkhead_layout::map::ECAM_GPA;
 
 /// Registers of every function's configuration space (PCI 3.0, 6.1).
@@ -73,14 +73,14 @@ impl Function {
     pub fn read(self, offset: u16) -> u32 {
         // SAFETY: configuration space, which the first page tables map; a read
         // there changes nothing that this program relies on.
-        unsafe { mmio::read32(self.page() + u64::from(offset & 0xFFC)) }
+        unsafe { u32::load(self.page() + u64::from(offset & 0xFFC)) }
     }
 
     /// Writes a 32-bit register. A write that the sandbox may not make is denied.
     pub fn write(self, offset: u16, value: u32) {
         // SAFETY: configuration space, which the first page tables map. A function that this lets go has its DMA
         // confined to addresses that its owner's drivers name.
-        unsafe { mmio::write32(self.page() + u64::from(offset & 0xFFC), value) }
+        unsafe { value.store(self.page() + u64::from(offset & 0xFFC)) }
     }
 
     /// Offset of its first capability with this ID.
@@ -146,7 +146,7 @@ impl Function {
         for (offset, value) in [(12, 1), (0, address), (4, upper), (8, data), (12, 0)] {
             // SAFETY: its MSI-X table (PCI 3.0, 6.8.2), where the monitor checks each write; the interrupt has its
             // handler.
-            unsafe { mmio::write32(entry + offset, value) }
+            unsafe { value.store(entry + offset) }
         }
         self.write(at, self.read(at) & !MASK_ALL | ENABLE);
         true

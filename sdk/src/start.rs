@@ -2,6 +2,7 @@
 
 use crate::arch::{Architecture, This};
 use crate::{Context, console, println, time};
+use bulkhead_guest::{Here, Instructions};
 use core::panic::PanicInfo;
 
 unsafe extern "C" {
@@ -10,6 +11,7 @@ unsafe extern "C" {
 
 /// Runs the guest. The architecture has made the core ready for interrupts.
 pub(crate) fn begin(context: Context) -> ! {
+    Here::set_calls(context.info().monitors);
     This::setup(context.info());
     console::select(context.arg("console"));
     time::setup(context.info());

@@ -2,6 +2,7 @@
 
 use crate::arch::{Architecture, This};
 use crate::interrupt::{self, Handler};
+use bulkhead_guest::{Here, Instructions, scale};
 use bulkhead_layout::info::Info;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,11 +13,6 @@ static NANOS: AtomicU64 = AtomicU64::new(1 << 32);
 /// Interrupt of [`sleep_until`].
 const SLEEP: u8 = 0xEF;
 const NANO: u64 = 1_000_000_000;
-
-/// `value * factor`, the factor with 32 fraction bits.
-pub(crate) fn scale(value: u64, factor: u64) -> u64 {
-    ((u128::from(value) * u128::from(factor)) >> 32) as u64
-}
 
 /// `(a << 32) / b`, rounded up so that a timer never fires early.
 pub(crate) fn ratio(a: u64, b: u64) -> u64 {
@@ -33,7 +29,7 @@ pub(crate) fn setup(info: &Info) {
 /// Reads the counter of the clock, in order with earlier instructions.
 #[must_use]
 pub fn counter() -> u64 {
-    This::counter()
+    Here::ordered_counter()
 }
 
 /// Ticks of the counter in a second.

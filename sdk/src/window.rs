@@ -2,8 +2,8 @@
 //! atomic access, because another sandbox may change it at any time.
 
 use crate::Context;
-use crate::context::text;
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
+use bulkhead_guest::{text, windows};
 use bulkhead_layout::info::LINK;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
@@ -51,12 +51,9 @@ impl Window {
 
 /// All windows.
 pub fn all(context: Context) -> impl Iterator<Item = Window> {
-    let info = context.info();
-    let count = (info.windows as usize).min(info.window.len());
-    let windows = info.window[..count].iter().zip(info.bells);
-    windows.filter(|(w, _)| w.kind != LINK).map(|(w, bell)| Window {
+    windows(context.info()).filter(|(w, _)| w.kind != LINK).map(|(w, bell)| Window {
         doorbell: Doorbell::told(bell, 0),
-        name: text(&w.name),
+        name: text::of(&w.name),
         gpa: w.gpa,
         size: w.size,
         writable: w.writable != 0,
@@ -69,25 +66,6 @@ pub fn all(context: Context) -> impl Iterator<Item = Window> {
 #[must_use]
 pub fn channel(context: Context, name: &str) -> Option<Window> {
     all(context).find(|w| !w.report && w.name == name)
-}
-
-/// The ends of a channel of messages, by its name: one, or as its sender one for each receiver, in the
-/// manifest's order.
-pub fn pairs(context: Context, name: &str) -> impl Iterator<Item = Pair<'static>> {
-    all(context).filter(move |w| w.name == name).filter_map(|w| w.pair())
-}
-
-/// The end of a channel of messages that has one receiver, or is received here.
-///
-/// # Panics
-/// The manifest gives this sandbox no such channel.
-#[must_use]
-#[track_caller]
-pub fn pair(context: Context, name: &str) -> Pair<'static> {
-    match pairs(context, name).next() {
-        Some(pair) => pair,
-        None => panic!("the manifest gives {} no messages {name}", context.name()),
-    }
 }
 
 /// The report of the observed sandbox of this name.

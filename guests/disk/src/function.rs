@@ -1,8 +1,8 @@
 //! The disk's function as the drivers see it, and time.
 
-use bulkhead_disks::{Clock, Configuration, Registers};
+use bulkhead_disks::{Clock, Configuration};
 use bulkhead_sdk::pci::{Function, register};
-use bulkhead_sdk::{mmio, time};
+use bulkhead_sdk::{Registers, time};
 
 /// Configuration space.
 pub struct Space(pub Function);
@@ -22,57 +22,14 @@ impl Clock for Time {
     }
 }
 
-/// Registers in memory.
-pub struct Bar {
-    start: u64,
-    bytes: u64,
-}
-
-impl Bar {
-    /// Finds a BAR of memory, and asks for its size (PCI 3.0, 6.2.5.1).
-    pub fn open(function: Function, number: u8) -> Option<Self> {
-        let start = function.bar(number.into())?;
-        let at = register::BAR + 4 * u16::from(number);
-        let old = function.read(at);
-        function.write(at, u32::MAX);
-        let bytes = u64::from(!(function.read(at) & !0xF)) + 1;
-        function.write(at, old);
-        Some(Self { start, bytes })
-    }
-}
-
-impl Registers for Bar {
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn read8(&self, at: u64) -> u8 {
-        // SAFETY: its registers, mapped; the drivers stay within them, and their reads have no effects.
-        unsafe { ((self.start + at) as *const u8).read_volatile() }
-    }
-
-    fn read16(&self, at: u64) -> u16 {
-        // SAFETY: as for 8 bits; the drivers access multiples of the size.
-        unsafe { ((self.start + at) as *const u16).read_volatile() }
-    }
-
-    fn read32(&self, at: u64) -> u32 {
-        // SAFETY: as for 16 bits.
-        unsafe { mmio::read32(self.start + at) }
-    }
-
-    fn write8(&self, at: u64, value: u8) {
-        // SAFETY: its registers, mapped; the drivers tell it of the arena only.
-        unsafe { ((self.start + at) as *mut u8).write_volatile(value) }
-    }
-
-    fn write16(&self, at: u64, value: u16) {
-        // SAFETY: as for 8 bits; the drivers access multiples of the size.
-        unsafe { ((self.start + at) as *mut u16).write_volatile(value) }
-    }
-
-    fn write32(&self, at: u64, value: u32) {
-        // SAFETY: as for 16 bits.
-        unsafe { mmio::write32(self.start + at, value) }
-    }
+/// Finds a BAR of memory, and asks for its size (PCI 3.0, 6.2.5.1).
+pub fn bar(function: Function, number: u8) -> Option<Registers> {
+    let start = function.bar(number.into())?;
+    let at = register::BAR + 4 * u16::from(number);
+    let old = function.read(at);
+    function.write(at, u32::MAX);
+    let bytes = u64::from(!(function.read(at) & !0xF)) + 1;
+    function.write(at, old);
+    // SAFETY: the function's registers, mapped. The drivers tell it of the arena only.
+    Some(unsafe { Registers::new(start, bytes, true) })
 }

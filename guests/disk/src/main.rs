@@ -21,7 +21,7 @@ use bulkhead_sdk::{Context, apic, hypercall, interrupt, paging, pci, println, ti
 use bulkhead_store::disk::{Disk, Failed, Info, Operation, Request};
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use function::{Bar, Space, Time};
+use function::{Space, Time};
 
 bulkhead_sdk::entry!(guest);
 
@@ -191,7 +191,7 @@ fn drive(function: pci::Function, context: &Context) -> Result<u32, Trouble> {
         let there = function.msix(entry, apic::id(), VECTOR, on_interrupt);
         if there { Ok(entry) } else { Err(Trouble::Messages) }
     };
-    let bar = |number| Bar::open(function, number);
+    let bar = |number| function::bar(function, number);
     if function.read(pci::register::CLASS) >> 8 == ahci::CLASS {
         let registers = bar(ahci::BAR).ok_or(Wrong::Lacks("registers"))?;
         if !function.msi(apic::id(), VECTOR, on_interrupt) {

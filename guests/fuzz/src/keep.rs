@@ -2,7 +2,7 @@
 //! come back. No program outside of the machine has a part in that, so a run depends on nothing but its seed.
 
 use crate::word;
-use bulkhead_sdk::context::text;
+use bulkhead_sdk::text;
 use bulkhead_sdk::{Context, hypercall, time, window};
 use core::sync::atomic::Ordering;
 use fuzz_guest::{BOOK, LOST, READY, TOLD, book};
@@ -30,7 +30,7 @@ struct Kept {
 
 impl Kept {
     fn of(context: Context, sandbox: u32) -> Option<Self> {
-        let name = text(context.info().names.get(sandbox as usize)?);
+        let name = text::of(context.info().names.get(sandbox as usize)?);
         let own = |w: &window::Window| w.name.strip_prefix(BOOK) == Some(name);
         let book = window::all(context).find(own)?.gpa;
         Some(Self { sandbox, book, beat: 0, quiet: 0 })

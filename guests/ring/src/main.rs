@@ -12,7 +12,7 @@
 
 mod state;
 
-use bulkhead_sdk::{Context, apic, cores, cpu, hypercall, interrupt, println};
+use bulkhead_sdk::{Context, apic, cores, cpu, hypercall, interrupt, println, time};
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -98,8 +98,8 @@ fn rounds(exit: Exit) -> [u32; 2] {
         let round = GO.fetch_add(1, SeqCst);
         delay(START + (round + round / SPAN * 5) % 16);
         exit();
-        let begin = cpu::tsc();
-        while TAKEN.load(SeqCst) == before && cpu::tsc() - begin < PATIENCE {
+        let begin = time::counter();
+        while TAKEN.load(SeqCst) == before && time::counter() - begin < PATIENCE {
             spin_loop();
         }
         if TAKEN.load(SeqCst) == before {
@@ -167,9 +167,9 @@ fn identify() -> u32 {
 /// Ticks of 1,000 of each exit, less an empty loop's.
 fn cost() {
     let of = |exit: Exit| {
-        let begin = cpu::tsc();
+        let begin = time::counter();
         (0..1000).for_each(|_| exit());
-        cpu::tsc() - begin
+        time::counter() - begin
     };
     let empty = of(spin_loop);
     for (name, exit) in EXITS {

@@ -3,7 +3,7 @@
 use crate::aim::{Aim, Place};
 use crate::expect::Got;
 use bulkhead_sdk::fault::{catch, try_call, try_rdmsr, try_read, try_write, try_wrmsr};
-use bulkhead_sdk::{apic, cpu, hypercall};
+use bulkhead_sdk::{Here, Instructions, apic, cpu, hypercall};
 
 /// See the module.
 #[derive(Clone, Copy)]
@@ -82,7 +82,7 @@ impl Act {
                 Ok(hypercall::raw(number, u64::from(aim.sandbox), b, 0, 0))
             }
             Self::PortForeign(number, b) => {
-                Ok(hypercall::by_port(number, u64::from(aim.sandbox), b))
+                Ok(Here::call_as_user(number, u64::from(aim.sandbox), b))
             }
             Self::Run(act) => act(aim),
         }

@@ -7,7 +7,7 @@ use crate::expect::Got;
 use crate::mov::put;
 use bulkhead_sdk::fault::catch;
 use bulkhead_sdk::pci::Function;
-use bulkhead_sdk::{apic, cpu, interrupt, mmio, time};
+use bulkhead_sdk::{Moved, apic, cpu, interrupt, time};
 use core::arch::asm;
 
 /// The own virtio-rng, 00:09.1.
@@ -47,7 +47,7 @@ pub const fn ecam(function: Function, offset: u64) -> u64 {
 
 fn get(at: u64) -> Got {
     // SAFETY: an attack on device registers, which hold nothing of this program's.
-    unsafe { catch(|| u64::from(mmio::read32(at & !3))) }
+    unsafe { catch(|| u64::from(u32::load(at & !3))) }
 }
 
 /// Writes `BYTES` bytes, and returns the value that is read there afterwards.

@@ -4,7 +4,7 @@
 use crate::aim::{Aim, Place};
 use crate::expect::Got;
 use crate::{config, of_others};
-use bulkhead_sdk::{apic, hypercall, interrupt, mmio, pci, time};
+use bulkhead_sdk::{Moved, apic, hypercall, interrupt, pci, time};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,7 +58,7 @@ fn page() -> u64 {
 
 fn register(offset: u64, value: u64) {
     // SAFETY: the device's registers; their effect on this program is the attack.
-    unsafe { mmio::write64(REGISTERS + offset, value) }
+    unsafe { value.store(REGISTERS + offset) }
 }
 
 /// Starts the engine between an address and its buffer.
@@ -76,7 +76,7 @@ fn transfer(address: u64, bytes: u64, to_ram: bool) {
     for _ in 0..10 {
         time::sleep(PATIENCE);
         // SAFETY: the device's registers; their effect on this program is the attack.
-        if unsafe { mmio::read64(REGISTERS + COMMAND) } & START == 0 {
+        if unsafe { u64::load(REGISTERS + COMMAND) } & START == 0 {
             return;
         }
     }
@@ -149,7 +149,7 @@ pub fn across_the_end(aim: &Aim) -> Got {
 /// Writes by DMA where it may read only: 1 if it is changed, 2 if it cannot be read.
 fn write_only(target: u64) -> Got {
     // SAFETY: own text, or a channel.
-    let read = || unsafe { mmio::read64(target) };
+    let read = || unsafe { u64::load(target) };
     let before = read();
     dma(target, 64)?;
     Ok(u64::from(read() != before))
@@ -222,7 +222,7 @@ pub fn forge_level(aim: &Aim) -> Got {
 /// Raises the message that its MSI has.
 pub fn raise() {
     // SAFETY: as in `register`.
-    unsafe { mmio::write32(REGISTERS + RAISE, 1) }
+    unsafe { 1u32.store(REGISTERS + RAISE) }
 }
 
 /// Its own message, to the own core: 1 if it comes.

@@ -9,7 +9,7 @@ use crate::edu::EDU;
 use crate::expect::{Expect, Got};
 use crate::{Act::Run, Attack};
 use bulkhead_sdk::fault::{Fault, PF, catch};
-use bulkhead_sdk::{Context, cores, mmio};
+use bulkhead_sdk::{Context, Moved, cores};
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -117,10 +117,10 @@ fn writes(aim: &Aim, other: u64, results: [u64; 2]) -> Got {
     }
     count(|| {
         // SAFETY: a register of `edu`'s.
-        unsafe { mmio::write32(KEPT, BEFORE as u32) };
+        unsafe { (BEFORE as u32).store(KEPT) };
         let unchanged = execute(page(0) as u64, KEPT)? == (A, C);
         // SAFETY: a register of `edu`'s.
-        Ok(unchanged && results.contains(&u64::from(unsafe { mmio::read32(KEPT) })))
+        Ok(unchanged && results.contains(&u64::from(unsafe { u32::load(KEPT) })))
     })
 }
 

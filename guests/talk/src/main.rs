@@ -3,13 +3,12 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::guest::Guest;
-use bulkhead_sdk::{Context, hypercall, window};
+use bulkhead_sdk::{Context, hypercall};
 
 bulkhead_sdk::entry!(guest);
 
 fn guest(context: Context) -> u32 {
-    let channel = context.arg("channel").unwrap_or_default();
-    let code = bulkhead_scenarios::run(&context, window::pairs(context, channel));
+    let code = bulkhead_scenarios::run(&context);
     if code == 0 && context.life() + 1 < context.number("lives").unwrap_or(1) {
         hypercall::restart();
     }

@@ -1,5 +1,6 @@
 //! Privileged instructions, each in a function of its own.
 
+pub use bulkhead_cpu_x86::rdtsc;
 use core::arch::asm;
 use core::fmt;
 
@@ -16,39 +17,21 @@ impl fmt::Write for Console {
 /// OUT.
 pub fn outb(port: u16, value: u8) {
     // SAFETY: the programs own the machine; the ports used have no effect on memory.
-    unsafe {
-        asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags))
-    }
+    unsafe { bulkhead_cpu_x86::outb(port, value) }
 }
 
 /// RDMSR.
 #[must_use]
 pub fn rdmsr(msr: u32) -> u64 {
-    let (low, high): (u32, u32);
     // SAFETY: reads a register; an absent one faults, and the fault is reported.
-    unsafe {
-        asm!("rdmsr", in("ecx") msr, out("eax") low, out("edx") high, options(nostack, preserves_flags))
-    }
-    u64::from(high) << 32 | u64::from(low)
+    unsafe { bulkhead_cpu_x86::rdmsr(msr) }
 }
 
 /// WRMSR.
 pub fn wrmsr(msr: u32, value: u64) {
-    let (low, high) = (value as u32, (value >> 32) as u32);
     // SAFETY: the callers write local APIC, EFER and SVM registers with values
     // that leave this program's memory as the compiler expects it.
-    unsafe {
-        asm!("wrmsr", in("ecx") msr, in("eax") low, in("edx") high, options(nostack, preserves_flags))
-    }
-}
-
-/// RDTSC, not moved across other instructions here.
-#[must_use]
-pub fn rdtsc() -> u64 {
-    let (low, high): (u32, u32);
-    // SAFETY: reads a counter.
-    unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nostack, preserves_flags)) }
-    u64::from(high) << 32 | u64::from(low)
+    unsafe { bulkhead_cpu_x86::wrmsr(msr, value) }
 }
 
 /// CPUID: EAX, EBX, ECX, EDX.

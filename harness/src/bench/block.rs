@@ -2,7 +2,7 @@
 //! driver and the device side, with the module and `bhvirtio block`.
 
 use super::Found;
-use super::figure::Figure;
+use super::figure::{Figure, Must};
 use super::system::{System, by_core};
 use crate::Failure;
 use crate::rows::Row;
@@ -19,9 +19,9 @@ pub(super) fn script(text: &str) -> String {
     format!("bulkhead.run=sh:-c,{}", text.replace(' ', "${IFS}"))
 }
 
-/// Reads of 16 KiB by ever more threads.
-fn reads(disk: &str) -> String {
-    let rows = LOADS.map(|(threads, count)| format!(" threads={threads} many16k={count}"));
+/// Reads by ever more threads, of 4 or of 16 KiB.
+fn reads(disk: &str, kib: u32) -> String {
+    let rows = LOADS.map(|(threads, count)| format!(" threads={threads} many{kib}k={count}"));
     format!("bhio disk={disk}{}", rows.concat())
 }
 
@@ -31,11 +31,11 @@ const RAMDISK: &str = "modprobe brd rd_nr=1 rd_size=65536";
 /// From a disk in memory of the other one.
 pub fn ramdisk() -> Found {
     let server = script(&format!("{RAMDISK}&&bhvirtio block lan /dev/ram0 --serial ram"));
-    let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda")));
+    let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda", 16)));
     let ran =
         System::new("block", "block-ramdisk").with("one", client).with("two", server).run()?;
     let bare = System::new("tcp-loopback", "block-ramdisk-alone")
-        .with("one", script(&format!("{RAMDISK}&&{}", reads("/dev/ram0"))))
+        .with("one", script(&format!("{RAMDISK}&&{}", reads("/dev/ram0", 16))))
         .run()?;
     let mut figures = Vec::new();
     for (threads, _) in LOADS {
@@ -44,6 +44,48 @@ pub fn ramdisk() -> Found {
         figures.push(Figure::new(row.against(alone.all())).note(wall.note()));
     }
     Ok(figures)
+}
+
+/// Longest that a driver sandbox looks before it sleeps, microseconds.
+const SPIN: u64 = 20;
+
+/// Reads of 4 KiB from a disk in a driver sandbox, and from that disk in the Linux' own sandbox. The busiest core counts:
+/// it bounds how many requests there can be in a second. It is the Linux' core. The driver sandbox looks for a while
+/// before it sleeps (`adaptive`).
+pub fn wall() -> Found {
+    let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda", 4)));
+    let ran = System::new("store", "block-wall")
+        .changed("\"doorbell\"", "\"adaptive\"")
+        .changed("disk=first:0:0", format!("spin={SPIN} disk=first:0:0"))
+        .with("one", client)
+        .run()?;
+    let alone = script(&format!("modprobe virtio_blk&&sleep 4&&{}", reads("/dev/vda", 4)));
+    let direct = System::new("tcp-loopback", "block-direct")
+        .changed("[\"uart1\"]", "[\"uart1\", \"pci:00:03.0\"]")
+        .with("one", alone)
+        .run()?;
+    let mut figures = Vec::new();
+    for ((threads, _), most) in LOADS.into_iter().zip([Some(1.35), None, Some(1.10)]) {
+        let wall = Window::of(&ran.counts, threads)?;
+        let direct = Window::of(&direct.counts, threads)?;
+        let name = format!("block.wall_vs_direct_{threads}");
+        let row = Row::new(&name, "instructions", wall.busiest()).against(direct.busiest());
+        let figure = Figure::new(row).note(wall.note());
+        figures.push(most.into_iter().fold(figure, |figure, most| figure.must(Must::Times(most))));
+        if threads == 16 {
+            figures.push(Figure::new(Row::new("exits.block_adaptive", "exits", wall.exits())));
+        }
+    }
+    Ok(figures)
+}
+
+/// Exits for a read of a disk in a driver sandbox, one after the other: each side rings the other one.
+pub fn doorbells() -> Found {
+    let client = script("bhvirtio disk sleep 4&&bhio disk=/dev/vda threads=1 many4k=2000");
+    let ran = System::new("store", "block-doorbell").with("one", client).run()?;
+    let exits = Window::of(&ran.counts, 1)?.exits();
+    let row = Row::new("exits.block_doorbell", "exits", exits);
+    Ok(vec![Figure::new(row).must(Must::AtMost(2.0))])
 }
 
 /// Requests of so many threads, from the first to the last.
@@ -72,6 +114,16 @@ impl Window {
             cores: less(&end.cores, &begin.cores),
             exits: less(&by_core(&end.words), &by_core(&begin.words)),
         })
+    }
+
+    /// Instructions of the core that has most, for a request.
+    fn busiest(&self) -> f64 {
+        self.cores.iter().max().copied().unwrap_or(0) as f64 / self.requests
+    }
+
+    /// Exits of all cores for a request.
+    fn exits(&self) -> f64 {
+        self.exits.iter().sum::<u64>() as f64 / self.requests
     }
 
     /// Instructions of all cores for a request.

@@ -104,6 +104,8 @@ const LONG: &[Part] = &[
     part(&["io.blk", "io.net", "io.monitor"], || io::requests(&io::AMD_VI)),
     part(&["io.vtd_blk", "io.vtd_net", "io.vtd_monitor"], || io::requests(&io::VT_D)),
     part(&["block.ramdisk_"], block::ramdisk),
+    part(&["block.wall_vs_direct_", "exits.block_adaptive"], block::wall),
+    part(&["exits.block_doorbell"], block::doorbells),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),
     part(&["exits.linux_io_smp"], io::exits_smp),
     part(&["io.vtd_irq_to_handler", "exits.vtd_irq_to_handler"], || io::interrupt(&io::VT_D)),

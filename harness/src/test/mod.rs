@@ -39,6 +39,7 @@ mod mutate;
 mod need;
 mod net;
 mod oracle;
+mod outside;
 mod played;
 mod probe;
 mod program_link;
@@ -93,6 +94,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(rights::jobs());
     jobs.extend(net::jobs());
     jobs.extend(virtio::jobs());
+    jobs.extend(outside::jobs());
     jobs.extend(block::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());

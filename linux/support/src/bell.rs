@@ -3,9 +3,10 @@
 
 use crate::channel::{Channel, End};
 use crate::devmem::Registers;
-use bulkhead_channel::adaptive::{Platform, Spin};
+use crate::message::Waits;
+use bulkhead_channel::adaptive::Platform;
 use bulkhead_channel::bell::Ring;
-use bulkhead_channel_memory::typed::Doorbell;
+use bulkhead_channel_memory::waiting;
 use bulkhead_layout::ivshmem::{CONTROL, DOORBELL, RECEIVER};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::{File, OpenOptions};
@@ -20,7 +21,7 @@ const DRIVER: &str = "uio_pci_generic";
 /// How long the first interrupt may take.
 const FIRST: Duration = Duration::from_secs(1);
 /// Nanoseconds that a sleep in the kernel and its end take, more or less.
-const SLEEP: u64 = 20_000;
+pub const SLEEP: u64 = 20_000;
 
 /// The register by which an end rings for a peer: the sender of messages, and both ends of a virtio device.
 #[derive(Debug)]
@@ -88,17 +89,6 @@ impl Bed {
         self.last.wrapping_sub(self.first)
     }
 
-    /// How long a receiver looks before it sleeps.
-    #[must_use]
-    pub const fn spin(doorbell: Doorbell) -> Spin {
-        doorbell.spin(SLEEP)
-    }
-
-    /// Sleeps no longer than until then.
-    pub const fn limit(&mut self, until: Option<Instant>) {
-        self.until = until;
-    }
-
     /// Sleeps until an interrupt came since the last time, or so long; returns true if one did.
     fn wait(&mut self, most: Option<Duration>) -> io::Result<bool> {
         let timeout = match most {
@@ -135,6 +125,20 @@ impl Bed {
 impl AsFd for Bed {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+impl waiting::Bed for Bed {
+    type Patience = Waits;
+
+    fn prepare(&mut self, patience: &Waits) -> bool {
+        self.until = patience.until;
+        true
+    }
+
+    fn settle(&mut self) {
+        // A driver that is gone shows at the next wait.
+        let _ = self.take();
     }
 }
 

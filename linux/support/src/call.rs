@@ -1,6 +1,7 @@
 //! Hypercalls ([`bulkhead_layout::hypercall`]), for root.
 
 use crate::arch::{Architecture, This};
+use bulkhead_guest::{Here, Instructions};
 use std::io;
 
 /// Lets this program make hypercalls.
@@ -14,5 +15,5 @@ pub fn allow() -> io::Result<()> {
 /// Makes a hypercall with two arguments. The program ends by a signal without [`allow`].
 #[must_use]
 pub fn call(number: u64, first: u64, second: u64) -> u64 {
-    This::call(number, first, second)
+    Here::call_as_user(number, first, second)
 }

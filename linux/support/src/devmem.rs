@@ -3,6 +3,7 @@
 //! monitor shows a guest.
 
 use crate::link::Link;
+use bulkhead_guest::{text, windows};
 use bulkhead_layout::map::INFO_GPA;
 use bulkhead_layout::{PAGE, info};
 use nix::fcntl::OFlag;
@@ -14,6 +15,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use zerocopy::{FromBytes, IntoBytes};
 
 const DEVMEM: &str = "/dev/mem";
 /// For `/dev/mem`: memory that is not RAM is mapped uncached, as registers want it. Without it memory is cached where
@@ -65,17 +67,6 @@ impl Window {
     pub fn word(&self, offset: usize) -> Option<u64> {
         debug_assert!(offset.is_multiple_of(8));
         Some(self.words().get(offset / 8)?.load(Ordering::Acquire))
-    }
-
-    /// `N` bytes from the 8-aligned `offset`.
-    #[must_use]
-    pub fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        let mut bytes = [0; N];
-        for (n, chunk) in bytes.chunks_mut(8).enumerate() {
-            let word = self.word(offset + n * 8)?.to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
-        }
-        Some(bytes)
     }
 }
 
@@ -221,54 +212,34 @@ impl Info {
     /// # Errors
     /// If it cannot be mapped, or there is none: Linux then runs on a bare machine.
     pub fn read() -> io::Result<Self> {
-        use std::mem::offset_of;
-        let page = Window::open(INFO_GPA, PAGE)?;
         let gone = || io::Error::new(io::ErrorKind::NotFound, "no info page: not in a sandbox");
-        let word = |offset| page.word(offset).ok_or_else(gone);
-        let version = word(offset_of!(info::Info, version))? as u32;
-        if word(offset_of!(info::Info, magic))? != info::MAGIC || version != info::VERSION {
+        let page = Window::open(INFO_GPA, PAGE)?;
+        let words: Vec<_> = page.words().iter().map(|word| word.load(Ordering::Acquire)).collect();
+        let page = info::Info::read_from_bytes(words.as_bytes()).map_err(|_| gone())?;
+        if page.magic != info::MAGIC || page.version != info::VERSION {
             return Err(gone());
         }
-        // `cores` and `windows` share a word.
-        let count = (word(offset_of!(info::Info, cores))? >> 32) as usize;
-        let (mut windows, mut links) = (Vec::new(), Vec::new());
-        for n in 0..count.min(info::MAX_CHANNELS) {
-            let at = offset_of!(info::Info, window) + n * size_of::<info::Window>();
-            // `writable` and `kind` share a word, as do `messages` and `message`.
-            let rights = word(at + offset_of!(info::Window, writable))?;
-            let carries = word(at + offset_of!(info::Window, messages))?;
-            let [kind, messages, message] =
-                [(rights >> 32) as u32, carries as u32, (carries >> 32) as u32];
-            let name = text(&page.bytes::<{ info::NAME }>(at).ok_or_else(gone)?);
-            let gpa = word(at + offset_of!(info::Window, gpa))?;
-            let size = word(at + offset_of!(info::Window, size))?;
-            let mine = rights as u32 == 1;
-            if kind == info::LINK {
-                links.push(Link { number: message, owner: messages, mine, start: gpa, size });
-                continue;
-            }
-            let loads = mine && messages == info::PROGRAM;
-            let loads = loads.then_some(message as usize);
-            windows.push(Named { name, report: kind == 1, gpa, size, loads });
-        }
-        let name = offset_of!(info::Info, name);
-        // `sandboxes` and `control` share a word, as do `version` and `sandbox`.
-        let rights = word(offset_of!(info::Info, sandboxes))?;
-        let over = offset_of!(info::Info, rights);
-        let over = [word(over)?, word(over + 8)?];
-        let all = 0..(rights as u32 as usize).min(bulkhead_layout::MAX_SANDBOXES);
-        let of = |n| page.bytes::<{ info::NAME }>(offset_of!(info::Info, names) + n * info::NAME);
-        let sandboxes = all.map(|n| of(n).map(|bytes| text(&bytes)).ok_or_else(gone));
+        let text = |bytes: &[u8; info::NAME]| text::of(bytes).to_owned();
+        let fixed = windows(&page).filter(|(window, _)| window.kind != info::LINK);
+        let named = |(window, _): (&info::Window, u32)| Named {
+            name: text(&window.name),
+            report: window.kind == 1,
+            gpa: window.gpa,
+            size: window.size,
+            loads: (window.writable == 1 && window.messages == info::PROGRAM)
+                .then_some(window.message as usize),
+        };
+        let [stop, start, restart, _] = page.rights;
         Ok(Self {
-            index: (word(offset_of!(info::Info, version))? >> 32) as usize,
-            control: (rights >> 32) as u32,
-            rights: [over[0] as u32, (over[0] >> 32) as u32, over[1] as u32],
-            sandboxes: sandboxes.collect::<io::Result<_>>()?,
-            image: word(offset_of!(info::Info, image))?,
-            name: text(&page.bytes::<{ info::NAME }>(name).ok_or_else(gone)?),
-            hz: word(offset_of!(info::Info, clock.hz))?,
-            windows,
-            links,
+            name: text(&page.name),
+            index: page.sandbox as usize,
+            control: page.control,
+            rights: [stop, start, restart],
+            sandboxes: page.names.iter().take(page.sandboxes as usize).map(text).collect(),
+            image: page.image,
+            hz: page.clock.hz,
+            windows: fixed.map(named).collect(),
+            links: Link::all(&page).collect(),
         })
     }
 
@@ -301,10 +272,4 @@ impl Info {
             })?;
         Window::open(found.gpa, found.size)
     }
-}
-
-/// A name padded with zeros.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

@@ -1,16 +1,15 @@
-//! A process of a Linux as the environment of scenarios. Its mappings stay, also when it is closed, so
+//! A process of a Linux as the environment of code for all guests. Its mappings stay, also when it is closed, so
 //! that tests see what comes of that.
 
 use crate::arch::{Architecture, This};
-use crate::bell::Bed;
-use crate::channel::Channel;
+use crate::bell::{self, Bed};
+use crate::channel::{Channel, named};
 use crate::devmem::Info;
 use crate::link::{self, Link, Links, Mapped, Refused};
-use bulkhead_channel::adaptive::Sleeper;
-use bulkhead_channel::bell::{Caller, Ring};
-use bulkhead_channel_memory::Mapping;
+use bulkhead_channel::bell::Ring;
 pub use bulkhead_channel_memory::guest::Guest;
-use bulkhead_channel_memory::typed::Pair;
+use bulkhead_channel_memory::typed::{Doorbell, Pair};
+use bulkhead_guest::{Here, Instructions};
 use bulkhead_layout::hypercall::{DENIED, LOOK, RESTART};
 use std::cell::RefCell;
 use std::fmt::Arguments;
@@ -22,9 +21,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Process {
     begun: Instant,
-    args: Vec<&'static str>,
+    args: &'static str,
     /// Ends of channels that it has opened.
-    pub channels: Vec<&'static Channel>,
+    channels: RefCell<Vec<&'static Channel>>,
     /// Page of the sandbox, if it uses links.
     pub info: Option<&'static Info>,
     /// Links that it has mapped.
@@ -35,9 +34,18 @@ impl Process {
     /// Makes one of arguments `key=value`.
     #[must_use]
     pub fn new(args: &[&str]) -> Self {
-        let args = args.iter().map(|arg| &*String::leak((*arg).to_owned())).collect();
-        let (channels, mapped) = (Vec::new(), RefCell::default());
-        Self { begun: Instant::now(), args, channels, info: None, mapped }
+        let (channels, mapped) = Default::default();
+        Self { begun: Instant::now(), args: args.join(" ").leak(), channels, info: None, mapped }
+    }
+
+    /// Opens the ends of a channel, and keeps them.
+    fn open(&self, name: &str) -> io::Result<Vec<&'static Channel>> {
+        let ends: Vec<_> = named(name)?
+            .iter()
+            .map(|end| end.open().map(Channel::stay))
+            .collect::<io::Result<_>>()?;
+        self.channels.borrow_mut().extend(&ends);
+        Ok(ends)
     }
 
     fn info(&self) -> Result<&'static Info, Refused> {
@@ -63,7 +71,7 @@ pub struct Bell(u16);
 
 impl Ring for Bell {
     fn ring(&mut self) {
-        This::ring(self.0);
+        Here::ring(self.0);
     }
 }
 
@@ -71,21 +79,34 @@ impl Guest for Process {
     type Ring = Bell;
     type Bed = Bed;
 
-    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Bell>> {
-        let doorbell = pair.doorbell().filter(|_| pair.sends())?;
-        This::allow_bells().ok()?;
-        Some(Caller::new(pair.bell().ok()?, Bell(doorbell.at)))
+    fn name(&self) -> &str {
+        "bhchannel"
     }
 
-    fn sleeper(&self, pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, Bed>> {
-        let doorbell = pair.doorbell().filter(|_| !pair.sends())?;
-        let arm = pair.arm().ok()?;
-        // No role sleeps for more than one channel.
-        let wakes = |pair: Pair<'_>| pair.doorbell().is_some() && !pair.sends();
-        let channel = self.channels.iter().find(|channel| channel.pair().is_some_and(wakes));
+    fn args(&self) -> &'static str {
+        self.args
+    }
+
+    fn pairs(&self, name: &str) -> impl Iterator<Item = Pair<'static>> {
+        let opened = self.open(name).inspect_err(|why| self.say(format_args!("{name}: {why}")));
+        opened.into_iter().flatten().filter_map(|channel| channel.pair())
+    }
+
+    fn ring(&self, doorbell: Doorbell) -> Option<Bell> {
+        This::allow_bells().ok()?;
+        Some(Bell(doorbell.at))
+    }
+
+    fn bed(&self, doorbell: Doorbell) -> Option<Bed> {
+        let channels = self.channels.borrow();
+        let wakes = |pair: Pair<'_>| pair.doorbells()[1] == Some(doorbell);
+        let channel = channels.iter().find(|channel| channel.pair().is_some_and(wakes));
         let bed = Bed::open(channel?);
-        let bed = bed.map_err(|why| self.say(format_args!("it cannot sleep: {why}"))).ok()?;
-        Some(Sleeper::new(arm, Bed::spin(doorbell), bed))
+        bed.inspect_err(|why| self.say(format_args!("it cannot sleep: {why}"))).ok()
+    }
+
+    fn cost(&self) -> u64 {
+        bell::SLEEP
     }
 
     fn interrupts(&self, bed: &Bed) -> u64 {
@@ -101,13 +122,9 @@ impl Guest for Process {
     }
 
     fn say(&self, line: Arguments<'_>) {
-        println!("bhchannel: {line}");
+        println!("{}: {line}", self.name());
         // The next step can be the end of this sandbox.
         let _ = std::io::stdout().flush();
-    }
-
-    fn arg(&self, key: &str) -> Option<&'static str> {
-        self.args.iter().find_map(|arg| arg.strip_prefix(key)?.strip_prefix('='))
     }
 
     /// Monitors' words of links outlive a Linux: one that has had a link has lived before.

@@ -2,7 +2,6 @@
 //! [`ticks`], windows into physical memory ([`devmem`]), hypercalls ([`call`]), channels ([`channel`], [`message`],
 //! [`link`]), and other programs and terminals ([`run`], [`terminal`]). [`setup`] prepares for measuring.
 
-#[macro_use]
 mod arch;
 pub mod bell;
 pub mod call;
@@ -21,30 +20,31 @@ pub mod tun;
 pub use arch::x86::port;
 pub use bulkhead_layout::marker;
 
-use arch::{Architecture, This};
+use bulkhead_guest::{Here, Instructions};
+use bulkhead_layout::mark;
 
 /// Executes the marker `CODE` with a value ([`marker`]): nothing to the processor, an observation to the measuring
 /// plugin.
 #[inline(always)]
 pub fn mark<const CODE: u16>(value: u64) {
-    instruction!(CODE, value);
+    mark!(CODE, value);
 }
 
 /// The span `ID` begins.
 #[inline(always)]
 pub fn begin<const ID: u16>() {
-    instruction!(marker::BEGIN | ID, 0u64);
+    mark!(marker::BEGIN | ID);
 }
 
 /// The span `ID` ends.
 #[inline(always)]
 pub fn end<const ID: u16>() {
-    instruction!(marker::END | ID, 0u64);
+    mark!(marker::END | ID);
 }
 
 /// Reads the counter of the monitors' clock. With QEMU's `-icount shift=0` it has the instructions of all cores.
 #[inline(always)]
 #[must_use]
 pub fn ticks() -> u64 {
-    This::counter()
+    Here::counter()
 }

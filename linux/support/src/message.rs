@@ -1,24 +1,20 @@
 //! Messages as bytes, whatever a channel carries, for programs that don't know it beforehand. An end waits as the
 //! channel's `notify` says: a receiver that is woken sleeps on a file descriptor ([`Receiver::fd`]), all others look.
 
-use crate::bell::{Bed, Register};
+use crate::bell::{Bed, Register, SLEEP};
 use crate::channel::{Channel, End, named};
 use crate::section::Section;
-use bulkhead_channel::adaptive::Spin;
-use bulkhead_channel::bell::{Arm, Caller};
-use bulkhead_channel::layout::DATA;
+use bulkhead_channel::layout::{DATA, Kind};
 use bulkhead_channel::{Misfit, Stop};
-use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::any::{In, Out};
 use bulkhead_channel_memory::typed::Pair;
+use bulkhead_channel_memory::waiting::{self, Patience};
 use std::borrow::Cow;
 use std::io;
 use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
-
-type Memory = Mapping<'static>;
 
 /// A channel that is mapped as long as this lives. Where it is a field it is the last one: its users go first.
 #[derive(Debug)]
@@ -60,9 +56,9 @@ fn other_side(_: Misfit) -> io::Error {
 /// the ring, or the newest state.
 #[derive(Debug)]
 pub struct Sender {
-    end: Out<'static>,
-    bell: Option<Caller<Memory, Register<'static>>>,
-    longest: usize,
+    end: waiting::Sender<'static, Register<'static>>,
+    /// It sends records, which have any length.
+    records: bool,
     section: Section,
     kept: Kept,
 }
@@ -76,20 +72,26 @@ impl Sender {
         let none = || io::Error::other(format!("{name} has no receiver {nth}"));
         let kept = Kept::open(named(name)?.get(nth).ok_or_else(none)?)?;
         let pair = kept.pair()?;
-        let end = Out::open(&pair).map_err(other_side)?;
-        let ring = Register::of(kept.channel());
-        let bell = match pair.doorbell() {
-            Some(_) => Some(Caller::new(pair.bell().map_err(other_side)?, ring)),
-            None => None,
-        };
-        let section = Section::of(kept.channel(), 0);
-        Ok(Self { end, bell, longest: pair.longest(), section, kept })
+        let ring = |_| Some(Register::of(kept.channel()));
+        let end = waiting::Sender::open(&pair, ring).map_err(other_side)?;
+        let records = pair.shape().kind() == Kind::Records;
+        Ok(Self { end, records, section: Section::of(kept.channel(), 0), kept })
     }
 
     /// Bytes of the longest message.
     #[must_use]
     pub const fn longest(&self) -> usize {
-        self.longest
+        self.end.longest()
+    }
+
+    /// Returns a message as the end takes it, with zeros behind it.
+    fn padded<'a>(&self, message: &'a [u8]) -> Result<Cow<'a, [u8]>, Stop> {
+        match self.longest().checked_sub(message.len()).ok_or(Stop::Size)? {
+            missing if missing > 0 && !self.records => {
+                Ok([message, &vec![0; missing]].concat().into())
+            }
+            _ => Ok(message.into()),
+        }
     }
 
     /// Sends a message, if there is room and a receiver, and wakes a receiver that sleeps.
@@ -97,14 +99,7 @@ impl Sender {
     /// # Errors
     /// [`Stop`].
     pub fn send(&mut self, message: &[u8]) -> Result<(), Stop> {
-        let sent = match &mut self.end {
-            Out::Records(end) => end.send(message),
-            end => padded(message, self.longest).and_then(|all| end.send(&all)),
-        };
-        match &mut self.bell {
-            Some(bell) => bell.after(sent),
-            None => sent,
-        }
+        self.end.send(&self.padded(message)?)
     }
 
     /// The receiver's state.
@@ -119,19 +114,17 @@ impl Sender {
     /// # Errors
     /// The file's, or `Ok` with [`Stop`] and nothing was read.
     pub fn send_from(&mut self, file: &impl AsFd, most: usize) -> io::Result<Result<(), Stop>> {
-        let Out::Records(end) = &mut self.end else { return Ok(Err(Stop::Size)) };
-        let sent = match end.reserve(most) {
-            Ok(room) => {
-                let at = DATA + room.slot().at();
-                room.send(self.section.read_from(file, once((at, most)))?);
-                Ok(())
-            }
-            Err(stop) => Err(stop),
-        };
-        Ok(match &mut self.bell {
-            Some(bell) => bell.after(sent),
-            None => sent,
-        })
+        let (section, mut read) = (self.section, Ok(()));
+        let sent = self.end.with(|end| {
+            let Out::Records(end) = end else { return Err(Stop::Size) };
+            let room = end.reserve(most)?;
+            let at = DATA + room.slot().at();
+            // Without a message there is nothing to wake the receiver for.
+            let len = section.read_from(file, once((at, most)));
+            room.send(len.map_err(|why| read = Err(why)).map_err(|()| Stop::Wait)?);
+            Ok(())
+        });
+        read.map(|()| sent)
     }
 
     /// Sends it as soon as there is room and a receiver, and reports the peer's fate meanwhile.
@@ -139,13 +132,10 @@ impl Sender {
     /// # Errors
     /// It is too long, or the peer spoils the channel.
     pub fn send_all(&mut self, message: &[u8], mut news: impl FnMut(Stop)) -> Result<(), Stop> {
-        let mut pause = Pause::default();
         loop {
-            match self.send(message) {
-                Ok(()) => return Ok(()),
-                Err(Stop::Wait | Stop::Apart) => pause.wait(None),
+            match self.send_for(message, None) {
                 Err(stop @ (Stop::Lost | Stop::Left)) => news(stop),
-                Err(stop) => return Err(stop),
+                done => return done,
             }
         }
     }
@@ -155,51 +145,24 @@ impl Sender {
     /// # Errors
     /// That, or news of the peer.
     pub fn send_within(&mut self, message: &[u8], most: Duration) -> Result<(), Stop> {
-        let (mut pause, until) = (Pause::default(), Instant::now() + most);
-        loop {
-            match self.send(message) {
-                Err(Stop::Wait | Stop::Apart) if Instant::now() < until => pause.wait(Some(until)),
-                done => return done,
-            }
-        }
+        self.send_for(message, Some(most))
+    }
+
+    fn send_for(&mut self, message: &[u8], most: Option<Duration>) -> Result<(), Stop> {
+        let message = self.padded(message)?;
+        self.end.send_within(&message, &mut Waits::most(most))
     }
 
     /// Leaves: the receiver reads the sent messages, then is told.
     pub fn close(self) {
-        let Self { end, bell, .. } = self;
-        end.close();
-        if let Some(mut bell) = bell {
-            bell.tell();
-        }
+        self.end.close();
     }
-}
-
-/// A message with zeros behind it, up to a size.
-fn padded(message: &[u8], size: usize) -> Result<Cow<'_, [u8]>, Stop> {
-    match size.checked_sub(message.len()).ok_or(Stop::Size)? {
-        0 => Ok(message.into()),
-        missing => Ok([message, &vec![0; missing]].concat().into()),
-    }
-}
-
-/// How a receiver sleeps.
-#[derive(Debug)]
-struct Sleep {
-    arm: Arm<Memory>,
-    spin: Spin,
-    bed: Bed,
-    /// It has armed, and another loop than ours sleeps.
-    out: bool,
 }
 
 /// The end that receives.
 #[derive(Debug)]
 pub struct Receiver {
-    end: In<'static>,
-    sleep: Option<Sleep>,
-    longest: usize,
-    /// News that [`Receiver::arm`] was told: the next call that receives hands them on.
-    news: Option<Stop>,
+    end: waiting::Receiver<'static, Bed>,
     section: Section,
     kept: Kept,
 }
@@ -212,25 +175,17 @@ impl Receiver {
     /// ([`Bed::open`]).
     pub fn open(name: &str) -> io::Result<Self> {
         let kept = Kept::open(&named(name)?[0])?;
-        let pair = kept.pair()?;
-        let end = In::open(&pair).map_err(other_side)?;
-        let sleep = match pair.doorbell() {
-            Some(doorbell) => Some(Sleep {
-                arm: pair.arm().map_err(other_side)?,
-                spin: Bed::spin(doorbell),
-                bed: Bed::open(kept.channel())?,
-                out: false,
-            }),
-            None => None,
-        };
-        let section = Section::of(kept.channel(), 0);
-        Ok(Self { end, sleep, longest: pair.longest(), news: None, section, kept })
+        let mut sleeps = Ok(());
+        let bed = |_| Bed::open(kept.channel()).map_err(|why| sleeps = Err(why)).ok();
+        let end = waiting::Receiver::open(&kept.pair()?, SLEEP, bed).map_err(other_side)?;
+        sleeps?;
+        Ok(Self { end, section: Section::of(kept.channel(), 0), kept })
     }
 
     /// Bytes of the longest message.
     #[must_use]
     pub const fn longest(&self) -> usize {
-        self.longest
+        self.end.longest()
     }
 
     /// Receives a message into a buffer of at least [`Self::longest`] bytes; how many it has.
@@ -238,12 +193,8 @@ impl Receiver {
     /// # Errors
     /// [`Stop`].
     pub fn receive(&mut self, to: &mut [u8]) -> Result<usize, Stop> {
-        self.disarm();
-        let to = to.get_mut(..self.longest).ok_or(Stop::Size)?;
-        match self.news.take() {
-            Some(news) => Err(news),
-            None => self.end.receive(to),
-        }
+        let to = to.get_mut(..self.longest()).ok_or(Stop::Size)?;
+        self.end.once(|end| end.receive(to))
     }
 
     /// Receives one as soon as there is one, but waits no longer than so long, if there is a limit: then [`Stop::Wait`]
@@ -252,38 +203,8 @@ impl Receiver {
     /// # Errors
     /// That, or news of the peer.
     pub fn receive_within(&mut self, to: &mut [u8], most: Option<Duration>) -> Result<usize, Stop> {
-        let found = self.receive(to);
-        let longest = self.longest;
-        self.wait(found, most, |end| end.receive(&mut to[..longest]))
-    }
-
-    /// After a look looks again, until it finds something, as the channel's `notify` says.
-    fn wait<T>(
-        &mut self,
-        mut found: Result<T, Stop>,
-        most: Option<Duration>,
-        mut look: impl FnMut(&mut In<'static>) -> Result<T, Stop>,
-    ) -> Result<T, Stop> {
-        let until = most.map(|most| Instant::now() + most);
-        let late = || until.is_some_and(|until| Instant::now() >= until);
-        let mut pause = Pause::default();
-        while matches!(found, Err(Stop::Wait | Stop::Apart)) && !late() {
-            let Self { end, sleep, .. } = self;
-            match sleep {
-                None => {
-                    pause.wait(until);
-                    found = look(end);
-                }
-                Some(Sleep { arm, spin, bed, .. }) => {
-                    bed.limit(until);
-                    spin.wait(arm, bed, || {
-                        found = look(end);
-                        !matches!(found, Err(Stop::Wait | Stop::Apart))
-                    });
-                }
-            }
-        }
-        found
+        let to = to.get_mut(..self.longest()).ok_or(Stop::Size)?;
+        self.end.within(&mut Waits::most(most), |end| end.receive(to))
     }
 
     /// Receives a record as soon as there is one. If `whole` says so for its first byte it is written to a file
@@ -299,7 +220,7 @@ impl Receiver {
         mut part: impl FnMut(&[u8]),
     ) -> Result<(), Stop> {
         let section = self.section;
-        let mut look = |end: &mut In<'static>| {
+        self.end.within(&mut Waits::most(None), |end| {
             let In::Records(end) = end else { return Err(Stop::Size) };
             let message = end.peek()?;
             let (slot, mut first) = (message.slot(), [0]);
@@ -312,13 +233,7 @@ impl Receiver {
             }
             message.release();
             Ok(())
-        };
-        self.disarm();
-        let found = match self.news.take() {
-            Some(news) => Err(news),
-            None => look(&mut self.end),
-        };
-        self.wait(found, None, look)
+        })
     }
 
     /// Receives one as soon as there is one, and reports the peer's fate meanwhile. After a peer that left, or spoilt
@@ -342,34 +257,13 @@ impl Receiver {
     /// The file that can be read once the receiver is to look again, after [`Self::arm`]; `None` where it is not woken.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.sleep.as_ref().map(|sleep| sleep.bed.as_fd())
+        self.end.sleeper().map(|sleeper| sleeper.bed().as_fd())
     }
 
     /// Before a loop of the caller's own sleeps on [`Self::fd`]: asks to be woken, and looks once more. Tells if the
     /// loop may sleep; otherwise there is something to be received. The next call that receives asks no longer.
     pub fn arm(&mut self) -> bool {
-        self.disarm();
-        if self.news.is_none() {
-            if let Some(sleep) = &mut self.sleep {
-                sleep.arm.arm();
-                sleep.out = true;
-            }
-            match self.end.look() {
-                Err(Stop::Wait | Stop::Apart) => return true,
-                found => self.news = found.err(),
-            }
-        }
-        self.disarm();
-        false
-    }
-
-    fn disarm(&mut self) {
-        if let Some(sleep) = self.sleep.as_mut().filter(|sleep| sleep.out) {
-            sleep.arm.disarm();
-            // The event that woke it is done with; a driver that is gone shows at the next wait.
-            let _ = sleep.bed.take();
-            sleep.out = false;
-        }
+        self.end.arm()
     }
 
     /// Says something to the sender, which sees it as [`Sender::peer`].
@@ -380,7 +274,7 @@ impl Receiver {
     /// How often it has asked to be woken, and how many interrupts came.
     #[must_use]
     pub fn woken(&self) -> Option<(u32, u32)> {
-        self.sleep.as_ref().map(|sleep| (sleep.arm.count(), sleep.bed.interrupts()))
+        self.end.sleeper().map(|sleeper| (sleeper.armings(), sleeper.bed().interrupts()))
     }
 
     /// After [`Stop::Corrupted`]: begins a new session.
@@ -389,10 +283,34 @@ impl Receiver {
     }
 
     /// Leaves, and the sender is told.
-    pub fn close(mut self) {
-        self.disarm();
+    pub fn close(self) {
         self.end.close();
-        drop(self.kept);
+    }
+}
+
+/// Patience of this process, and its rests.
+#[derive(Debug)]
+pub struct Waits {
+    pause: Pause,
+    /// The end of it.
+    pub until: Option<Instant>,
+}
+
+impl Waits {
+    /// So long from now on; `None`, and a time that no clock has: for ever.
+    fn most(most: Option<Duration>) -> Self {
+        let until = most.and_then(|most| Instant::now().checked_add(most));
+        Self { pause: Pause::default(), until }
+    }
+}
+
+impl Patience for Waits {
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn rest(&mut self) {
+        self.pause.wait(self.until);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::layout::{config, slice};
 use crate::{Frame, Shell};
-use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
+use bulkhead_cpu_x86::{cpuid, inb, outb, rdmsr, wrmsr};
 use bulkhead_decoder::State;
 use bulkhead_ioapic::{Lines, Remapping, Shadow};
 use bulkhead_monitor::{Devices, Monitor};
@@ -191,22 +191,20 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn load_clock(&self, index: u8) -> u8 {
-        let value;
         // SAFETY: ports of the clock, which this sandbox owns. Reads at these indices change nothing, and NMIs stay on.
         unsafe {
             // Two steps: the caller has the turn of its sandbox, so that no other core's index comes between.
-            asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16, in("al") index, options(nomem, nostack));
-            asm!("in al, dx", in("dx") cmos::INDEX_PORT as u16 + 1, out("al") value, options(nomem, nostack));
+            outb(cmos::INDEX_PORT as u16, index);
+            inb(cmos::INDEX_PORT as u16 + 1)
         }
-        value
     }
 
     fn store_clock(&self, index: u8, value: u8) {
         // SAFETY: ports of the clock, which this sandbox owns. Mediation lets a write through only where it changes
         // nothing.
         unsafe {
-            asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16, in("al") index, options(nomem, nostack));
-            asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16 + 1, in("al") value, options(nomem, nostack));
+            outb(cmos::INDEX_PORT as u16, index);
+            outb(cmos::INDEX_PORT as u16 + 1, value);
         }
     }
 

@@ -1,7 +1,7 @@
-//! x86-64: calls by SYSCALL (APM volume 2, section 6.1.1), time by RDTSC. The thread pointer is the base of FS (System
-//! V ABI for x86-64, section 3.4.6).
+//! x86-64: calls by SYSCALL (APM volume 2, section 6.1.1). The thread pointer is the base of FS (System V ABI for
+//! x86-64, section 3.4.6).
 
-use super::{Architecture, Call, Moved};
+use super::{Architecture, Call};
 use core::arch::asm;
 
 pub(crate) struct X86;
@@ -24,42 +24,11 @@ impl Architecture for X86 {
         Call { operation, names, description, words: [a, b, c, d] }
     }
 
-    #[inline]
-    fn counter() -> u64 {
-        // SAFETY: reads a counter.
-        unsafe { core::arch::x86_64::_rdtsc() }
-    }
-
     fn stop() -> ! {
         // SAFETY: an exception in user mode ends this thread only.
         unsafe { asm!("ud2", options(noreturn, nostack)) }
     }
 }
-
-macro_rules! moved {
-    ($type:ty, $class:ident, $load:literal, $store:literal) => {
-        impl Moved for $type {
-            #[inline(always)]
-            unsafe fn load(at: u64) -> Self {
-                let value;
-                // SAFETY: the caller's; a move changes nothing else here.
-                unsafe { asm!($load, out($class) value, in(reg) at, options(nostack, preserves_flags)) }
-                value
-            }
-
-            #[inline(always)]
-            unsafe fn store(self, at: u64) {
-                // SAFETY: the caller's; a move changes nothing else here.
-                unsafe { asm!($store, in($class) self, in(reg) at, options(nostack, preserves_flags)) }
-            }
-        }
-    };
-}
-
-moved!(u8, reg_byte, "mov {}, byte ptr [{}]", "mov byte ptr [{1}], {0}");
-moved!(u16, reg, "mov {:x}, word ptr [{}]", "mov word ptr [{1}], {0:x}");
-moved!(u32, reg, "mov {:e}, dword ptr [{}]", "mov dword ptr [{1}], {0:e}");
-moved!(u64, reg, "mov {}, qword ptr [{}]", "mov qword ptr [{1}], {0}");
 
 #[doc(hidden)]
 #[macro_export]

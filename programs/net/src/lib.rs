@@ -4,7 +4,7 @@
 
 use bulkhead_net::Wire;
 use bulkhead_program::typed::Mapping;
-use bulkhead_program::{FOREVER, Notification, Program, bell, now, wait_until};
+use bulkhead_program::{FOREVER, Guest, Notification, Program, bell, now, wait_until};
 use smoltcp::time::Instant;
 
 /// A wire of a program.
@@ -32,7 +32,7 @@ pub fn line(program: Program, to: &str, from: &str) -> Line {
     let receiver =
         receiver.unwrap_or_else(|_| panic!("{from} is no channel of records to receive"));
     let arm = rx.doorbell().and_then(|_| rx.arm().ok());
-    Wire::new((sender, bell::caller(&tx)), (receiver, arm))
+    Wire::new((sender, program.caller(&tx)), (receiver, arm))
 }
 
 /// Works until there is nothing to do, then sleeps until a frame comes or a time that the work says (nanoseconds of

@@ -6,7 +6,7 @@
 
 use bulkhead_program::channel::{Stop, records};
 use bulkhead_program::typed::Mapping;
-use bulkhead_program::{Program, bell, exit, now, println, ready, wait_until};
+use bulkhead_program::{Guest, Program, exit, now, println, ready, text, wait_until};
 
 bulkhead_program::entry!(shell);
 
@@ -30,7 +30,7 @@ fn shell(program: Program) -> u32 {
         return 1;
     };
     let news = program.waits("news");
-    let mut sleeper = bell::sleeper(&pair, news);
+    let mut sleeper = program.sleeper(&pair);
     let mut keys = Keys { program, from, line: [0; LINE], len: 0 };
     println!("{}: help tells what it knows", program.name());
     ready();
@@ -88,11 +88,9 @@ impl Keys {
             "help" => println!("echo TEXT | exit CODE | names | uptime"),
             "echo" => println!("{rest}"),
             "uptime" => println!("{} ms since the processor's start", now() / 1_000_000),
-            "names" => self.program.names().for_each(|given| {
-                let end = given.name.iter().position(|byte| *byte == 0);
-                let name = &given.name[..end.unwrap_or(given.name.len())];
-                println!("{}", core::str::from_utf8(name).unwrap_or("?"));
-            }),
+            "names" => {
+                self.program.names().for_each(|given| println!("{}", text::of(&given.name)));
+            }
             "exit" => exit(rest.parse().unwrap_or(0)),
             other => {
                 println!("{}: no command {other}; help tells which there are", self.program.name())

@@ -1,10 +1,9 @@
 //! Kinds of faults.
 
 use bulkhead_program::abi::{Grant, name::Messages};
-use bulkhead_program::bell::caller;
 use bulkhead_program::channel::page::{Hello, Phase};
 use bulkhead_program::channel::{Bytes, Memory, Word};
-use bulkhead_program::{FOREVER, Program, wait_until};
+use bulkhead_program::{FOREVER, Guest, Program, wait_until};
 use bulkhead_store::disk::{Disk, Operation, Request};
 use bulkhead_virtio::layout::{HELLO, NUM, POOL, avail, desc, used};
 use store_programs::disk::AnyDisk;
@@ -163,7 +162,7 @@ impl Planted<'_> {
         ring.write(2, &index.to_le_bytes());
         // The client sees it before the driver writes its own word there again. If not, this driver answers nobody.
         let pair = self.program.pairs(self.name).next();
-        if let Some(mut caller) = pair.and_then(|pair| caller(&pair)) {
+        if let Some(mut caller) = pair.and_then(|pair| self.program.caller(&pair)) {
             caller.ring();
         }
         let there = || {

@@ -26,7 +26,7 @@ mod trespass;
 use bulkhead_disks::Wrong;
 use bulkhead_program::channel::{Bytes, Memory};
 use bulkhead_program::marker::{EVENT, id};
-use bulkhead_program::{Program, mark, now, println};
+use bulkhead_program::{Here, Instructions, Program, mark, now, println};
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Operation, Request};
 use fault::{Kind, Planted};
 use order::{Order, Seen};
@@ -50,7 +50,7 @@ fn rogue(program: Program) -> u32 {
         count.write(0, &1u64.to_le_bytes());
     }
     store(program, |mut disk, channels| {
-        mark!(EVENT | id::BLOCK_DISK, ticks());
+        mark!(EVENT | id::BLOCK_DISK, Here::counter());
         let first = channels.into_iter().flatten().next().expect("a client");
         if late.is_some() {
             late::begin(program, &mut disk, &first);
@@ -78,11 +78,6 @@ fn rogue(program: Program) -> u32 {
         rogue.draw();
         rogue
     })
-}
-
-fn ticks() -> u64 {
-    // SAFETY: reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Moment in a request's life at which a fault comes.
@@ -179,7 +174,7 @@ impl Rogue {
             now() / 1_000,
             kind.name()
         );
-        mark!(EVENT | id::BLOCK_FAULT, ticks());
+        mark!(EVENT | id::BLOCK_FAULT, Here::counter());
         kind.plant(&mut Planted {
             program: self.program,
             disk: &mut self.disk,

@@ -11,11 +11,11 @@
 //! With the notification `answers` it sleeps until the device's side rings; without, it looks.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_program::bell::{Port, caller};
+use bulkhead_program::bell::Port;
 use bulkhead_program::channel::bell::{Arm, Caller};
 use bulkhead_program::channel::{Bytes, Memory};
 use bulkhead_program::typed::{Mapping, Pair};
-use bulkhead_program::{Notification, Program, now, println, ready, wait_until};
+use bulkhead_program::{Guest, Notification, Program, now, println, ready, wait_until};
 use bulkhead_store::{DEVICE, feature};
 use bulkhead_virtio::Part;
 use bulkhead_virtio::driver::{Driver, Peer};
@@ -62,7 +62,7 @@ impl Disk {
             Some(_) => Some((pair.arm().ok()?, program.waits("answers"))),
             None => None,
         };
-        Some(Self { driver, pair, caller: caller(&pair), sleep, sessions: 0, slept: 0 })
+        Some(Self { driver, pair, caller: program.caller(&pair), sleep, sessions: 0, slept: 0 })
     }
 
     fn tell(&mut self) {

@@ -1,22 +1,20 @@
 //! The program's disk: it finds the function among its grants, and gives the driver registers, memory and time.
 
 use crate::serve::Driven;
-use bulkhead_disks::{
-    Ahci, Clock, Configuration, Memory, Nvme, Registers, VirtioBlk, Wrong, ahci, nvme,
-};
+use bulkhead_disks::{Ahci, Clock, Configuration, Memory, Nvme, VirtioBlk, Wrong, ahci, nvme};
 use bulkhead_program::abi::{Grant, Name};
-use bulkhead_program::{Program, now};
+use bulkhead_program::{Program, Registers, now};
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Request};
 use core::sync::atomic::{Ordering, fence};
 
 /// The driver of a disk that the program has, by the function's class and identity.
 pub enum AnyDisk {
     /// A virtio block device; message 0 tells of its answers.
-    Virtio(VirtioBlk<Part, Queues, Now>),
+    Virtio(VirtioBlk<Registers, Queues, Now>),
     /// An NVMe controller; message 1 tells of its answers.
-    Nvme(Nvme<Part, Queues, Now>),
+    Nvme(Nvme<Registers, Queues, Now>),
     /// An AHCI controller; its message or line tells of the answers. The argument `port=N` names the disk's port.
-    Ahci(Ahci<Part, Queues, Now>),
+    Ahci(Ahci<Registers, Queues, Now>),
 }
 
 impl AnyDisk {
@@ -32,7 +30,7 @@ impl AnyDisk {
                 name.strip_prefix(function)?.strip_prefix(':')?.eq(part).then_some(())
             };
             let name = program.names().filter_map(registers).find(|name| is(name).is_some())?;
-            Some(Part(program.registers(name)))
+            Some(program.registers(name))
         };
         let configuration = part("config").ok_or(Wrong::Lacks("configuration space"))?;
         let (own, address) = program.memory_for_device(memory);
@@ -95,42 +93,6 @@ impl Disk for AnyDisk {
     }
     fn reset(&mut self) -> Result<(), Failed> {
         each!(self, disk => disk.reset())
-    }
-}
-
-/// A BAR, or the configuration space.
-pub struct Part(bulkhead_program::Registers);
-
-impl Registers for Part {
-    fn bytes(&self) -> u64 {
-        self.0.bytes()
-    }
-    fn read8(&self, at: u64) -> u8 {
-        self.0.read8(at)
-    }
-    fn read16(&self, at: u64) -> u16 {
-        self.0.read16(at)
-    }
-    fn read32(&self, at: u64) -> u32 {
-        self.0.read32(at)
-    }
-    fn write8(&self, at: u64, value: u8) {
-        fence(Ordering::Release);
-        self.0.write8(at, value);
-    }
-    fn write16(&self, at: u64, value: u16) {
-        fence(Ordering::Release);
-        self.0.write16(at, value);
-    }
-    fn write32(&self, at: u64, value: u32) {
-        fence(Ordering::Release);
-        self.0.write32(at, value);
-    }
-}
-
-impl Configuration for Part {
-    fn read(&self, at: u16) -> u32 {
-        self.0.read32(at.into())
     }
 }
 

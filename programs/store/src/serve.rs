@@ -21,10 +21,12 @@
 use crate::disk::AnyDisk;
 use crate::progress::Progress;
 use bulkhead_disks::Wrong;
-use bulkhead_program::bell::{Port, SLEEP, caller};
+use bulkhead_program::bell::{Port, SLEEP};
 use bulkhead_program::channel::adaptive::Spin;
 use bulkhead_program::typed::Mapping;
-use bulkhead_program::{FOREVER, Handler, Notification, Program, now, println, ready, wait_until};
+use bulkhead_program::{
+    FOREVER, Guest, Handler, Notification, Program, now, println, ready, wait_until,
+};
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Request};
 use bulkhead_store::{Client, News, Sections, Share, Store, Terms};
 use core::fmt;
@@ -154,8 +156,9 @@ fn serve<D: Driven>(
         woken |= bell.is_some();
         adaptive |= bell.is_some_and(|bell| bell.adaptive);
         let sections = channel(program, name);
-        let client = Client::open(sections, &info, share, name, terms.queues, caller(&pair))
-            .map_err(|_| "a part is not on the disk, or its channel is too small")?;
+        let client =
+            Client::open(sections, &info, share, name, terms.queues, program.caller(&pair))
+                .map_err(|_| "a part is not on the disk, or its channel is too small")?;
         if !clients.add(client) {
             return Err("too many clients".into());
         }

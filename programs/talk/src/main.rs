@@ -8,6 +8,5 @@ bulkhead_program::entry!(talk);
 
 fn talk(program: Program) -> u32 {
     ready();
-    let pairs = |key| program.pairs(program.arg(key).unwrap_or_default());
-    bulkhead_scenarios::run(&program, pairs("channel").chain(pairs("and")))
+    bulkhead_scenarios::run(&program)
 }

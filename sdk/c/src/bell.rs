@@ -3,10 +3,10 @@
 
 use crate::end::Limit;
 use crate::machine;
-use bulkhead_channel::adaptive::{Platform, Spin};
-use bulkhead_channel::bell::{Caller, Ring};
-use bulkhead_channel_memory::Mapping;
-use bulkhead_channel_memory::typed::{Doorbell, Pair};
+use bulkhead_channel::adaptive::Platform;
+use bulkhead_channel::bell::Ring;
+use bulkhead_channel_memory::typed::Doorbell;
+use bulkhead_channel_memory::waiting;
 
 /// Nanoseconds that a sleep and its end take, more or less: an interrupt, and lost contents of caches.
 const SLEEP: u64 = 2_000;
@@ -15,17 +15,17 @@ const SLEEP: u64 = 2_000;
 #[derive(Debug)]
 pub struct Call(machine::Call);
 
+impl Call {
+    /// Makes one for a sender.
+    pub(crate) fn of(doorbell: Doorbell) -> Option<Self> {
+        Some(Self(machine::Call::of(doorbell)))
+    }
+}
+
 impl Ring for Call {
     fn ring(&mut self) {
         self.0.ring();
     }
-}
-
-/// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken.
-#[must_use]
-pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Call>> {
-    let call = machine::Call::of(pair.doorbell()?);
-    Some(Caller::new(pair.bell().ok()?, Call(call)))
 }
 
 /// Where a receiver sleeps: on its sandbox's first core, which its interrupts go to.
@@ -46,24 +46,24 @@ impl Bed {
         Some(Self { interrupt, seen: machine::rung(interrupt), limit: Limit::NONE })
     }
 
-    /// How long to look before it sleeps.
-    pub(crate) fn spin(doorbell: Doorbell) -> Spin {
-        doorbell.spin(machine::ticks(SLEEP))
+    /// Ticks that a sleep and its end take, more or less.
+    pub(crate) fn cost() -> u64 {
+        machine::ticks(SLEEP)
     }
 
     /// How many interrupts came.
     pub(crate) fn interrupts(&self) -> u64 {
         machine::rung(self.interrupt)
     }
+}
 
-    /// Tells if this core can sleep there.
-    pub(crate) fn is_here() -> bool {
+impl waiting::Bed for Bed {
+    type Patience = Limit;
+
+    /// On the core that interrupts go to.
+    fn prepare(&mut self, limit: &Limit) -> bool {
+        self.limit = *limit;
         machine::is_first_core()
-    }
-
-    /// Until when.
-    pub(crate) fn until(&mut self, limit: Limit) {
-        self.limit = limit;
     }
 }
 

@@ -9,6 +9,7 @@ pub mod bell;
 pub mod end;
 mod machine;
 
+use bell::{Bed, Call};
 use bulkhead_channel::Stop;
 use bulkhead_channel_memory::number;
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
@@ -152,7 +153,7 @@ pub unsafe extern "C" fn bulkhead_sender_open(
     out: *mut Handle<Sender>,
 ) -> c_int {
     // SAFETY: the caller's.
-    unsafe { give(out, || Sender::open(&pair(context, name, nth)?).map_err(|_| MISFIT)) }
+    unsafe { give(out, || Sender::open(&pair(context, name, nth)?, Call::of).map_err(|_| MISFIT)) }
 }
 
 /// Sends a message, with no more than `millis` milliseconds of waiting for room; 0 doesn't wait, below 0 is for ever.
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn bulkhead_send(
         // SAFETY: the caller's; a channel's length is that of no more than memory has.
         _ => unsafe { core::slice::from_raw_parts(message.cast(), len) },
     };
-    done(sender.send(message, Limit::of(millis)))
+    done(sender.send_within(message, &mut Limit::of(millis)))
 }
 
 /// Bytes of the longest message; 0 if this is no open end.
@@ -240,7 +241,11 @@ pub unsafe extern "C" fn bulkhead_receiver_open(
     out: *mut Handle<Receiver>,
 ) -> c_int {
     // SAFETY: the caller's.
-    unsafe { give(out, || Receiver::open(&pair(context, name, 0)?).map_err(|_| MISFIT)) }
+    unsafe {
+        give(out, || {
+            Receiver::open(&pair(context, name, 0)?, Bed::cost(), Bed::new).map_err(|_| MISFIT)
+        })
+    }
 }
 
 /// Receives a message into a buffer, with no more than `millis` milliseconds of waiting; 0 doesn't wait, below 0 is for
@@ -270,7 +275,11 @@ pub unsafe extern "C" fn bulkhead_receive(
     }
     // SAFETY: the caller's. Bytes that C has not written there yet are not looked at: ends only write to them.
     let buffer = unsafe { core::slice::from_raw_parts_mut(buffer.cast(), longest) };
-    match receiver.receive(buffer, Limit::of(millis)) {
+    let received = receiver.within(&mut Limit::of(millis), |end| end.receive(buffer));
+    if received == Err(Stop::Corrupted) {
+        receiver.reset();
+    }
+    match received {
         // A ring has less than 2^32 bytes.
         Ok(len) => len as i64,
         Err(stop) => number::of(stop).into(),
@@ -299,7 +308,10 @@ pub unsafe extern "C" fn bulkhead_receiver_arm(receiver: *mut Handle<Receiver>) 
         Ok(receiver) => receiver,
         Err(why) => return why,
     };
-    receiver.arm().map_or_else(number::of, c_int::from)
+    match receiver.sleeper() {
+        Some(_) => receiver.arm().into(),
+        None => number::of(Stop::Wait),
+    }
 }
 
 /// How many interrupts have come for it since the guest began; 0 where it is not woken.
@@ -309,7 +321,8 @@ pub unsafe extern "C" fn bulkhead_receiver_arm(receiver: *mut Handle<Receiver>) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bulkhead_receiver_interrupts(receiver: *const Handle<Receiver>) -> u64 {
     // SAFETY: the caller's; nothing is written.
-    unsafe { end(receiver.cast_mut()) }.map_or(0, |receiver| receiver.interrupts())
+    unsafe { end(receiver.cast_mut()) }
+        .map_or(0, |receiver| receiver.sleeper().map_or(0, |sleeper| sleeper.bed().interrupts()))
 }
 
 /// As [`bulkhead_sender_attend`].

@@ -1,8 +1,6 @@
-//! x86-64: hypercalls by VMMCALL or VMCALL, doorbells by ports, the clock is the TSC. Interrupts and timer are the
-//! local APIC's.
+//! x86-64: interrupts and timer are the local APIC's, and text goes to ports.
 
 pub mod apic;
-pub mod call;
 #[cfg(target_os = "none")]
 mod cores;
 #[cfg(not(target_os = "none"))]
@@ -12,7 +10,6 @@ pub mod cpu;
 pub mod fault;
 pub mod idt;
 pub mod line;
-mod mmio;
 pub mod paging;
 mod pci;
 mod percpu;
@@ -32,21 +29,7 @@ pub(crate) struct X86;
 
 impl Architecture for X86 {
     fn setup(info: &Info) {
-        call::setup(info);
         timer::setup(info);
-    }
-
-    fn call(number: u64, arguments: [u64; 4]) -> u64 {
-        call::call(number, arguments)
-    }
-
-    fn ring(bell: u16) {
-        // SAFETY: the monitor takes the write for a ring and does nothing else.
-        unsafe { cpu::outb(bell, 0) }
-    }
-
-    fn counter() -> u64 {
-        cpu::tsc()
     }
 
     fn number(frame: &idt::Frame) -> u8 {
@@ -111,25 +94,5 @@ impl Architecture for X86 {
 
     fn put(device: u32, byte: u8, lines: bool) {
         uart::put(device, byte, lines);
-    }
-
-    unsafe fn read32(address: u64) -> u32 {
-        // SAFETY: the caller's.
-        unsafe { mmio::read32(address) }
-    }
-
-    unsafe fn write32(address: u64, value: u32) {
-        // SAFETY: the caller's.
-        unsafe { mmio::write32(address, value) }
-    }
-
-    unsafe fn read64(address: u64) -> u64 {
-        // SAFETY: the caller's.
-        unsafe { mmio::read64(address) }
-    }
-
-    unsafe fn write64(address: u64, value: u64) {
-        // SAFETY: the caller's.
-        unsafe { mmio::write64(address, value) }
     }
 }

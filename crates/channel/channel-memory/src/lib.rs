@@ -13,6 +13,7 @@ pub mod guest;
 pub mod link;
 pub mod number;
 pub mod typed;
+pub mod waiting;
 
 use bulkhead_channel::{BLOCK, Bytes, Lane, Memory, Word, fits};
 use core::marker::PhantomData;

@@ -4,15 +4,17 @@
 //!
 //! ```ignore
 //! let link = context.offer(miner, TAG)?;                      // one, for a sandbox of its `links`
-//! let mut out = Sender::<Order>::open(&context.pair(&link, Kind::Queue, 64)?)?;
+//! let mut out = Sender::<Order>::open(&context.ends(&link, Kind::Queue, 64)?)?;
 //! // ...
 //! let link = program.offers().next()?;                        // the other
 //! program.accept(&link, program.state(&link).epoch)?;
-//! let mut orders = Receiver::<Order>::open(&program.pair(&link, Kind::Queue, 64)?)?;
+//! let mut orders = Receiver::<Order>::open(&program.ends(&link, Kind::Queue, 64)?)?;
 //! ```
 
 use crate::typed::Pair;
 use bulkhead_channel::layout::Kind;
+use bulkhead_guest::windows;
+use bulkhead_layout::info::{Info, LINK};
 use bulkhead_layout::{PAGE, party};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
@@ -32,6 +34,19 @@ pub struct Link {
     pub start: u64,
     /// Bytes of the owner's region.
     pub size: u64,
+}
+
+impl Link {
+    /// All of an information page.
+    pub fn all(info: &Info) -> impl Iterator<Item = Self> {
+        windows(info).filter(|(window, _)| window.kind == LINK).map(|(window, _)| Self {
+            number: window.message,
+            owner: window.messages,
+            mine: window.writable != 0,
+            start: window.gpa,
+            size: window.size,
+        })
+    }
 }
 
 /// The links of a guest, and its calls about them.
@@ -105,7 +120,7 @@ pub unsafe trait Links {
 
     /// Returns both regions, for messages of a kind and size that both ends agree on; the owner sends. An access while
     /// the link is not [`Phase::Open`] here is denied.
-    fn pair(&self, link: &Link, kind: Kind, message: u32) -> Option<Pair<'static>> {
+    fn ends(&self, link: &Link, kind: Kind, message: u32) -> Option<Pair<'static>> {
         let len = usize::try_from(link.size).ok()?;
         // SAFETY: as in `words`; `mine` says which region may be written.
         unsafe { Pair::new(self.base(link)?, len, (kind as u8, message), link.mine) }

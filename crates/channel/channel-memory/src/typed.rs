@@ -7,7 +7,7 @@
 pub use crate::Mapping;
 use crate::copy;
 use bulkhead_channel::adaptive::{Platform, Sleeper, Spin};
-use bulkhead_channel::bell::{Arm, Bell};
+use bulkhead_channel::bell::{Arm, Bell, Caller, Ring};
 use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
 use core::marker::PhantomData;
@@ -167,6 +167,26 @@ impl<'a> Pair<'a> {
     /// The regions are too small.
     pub fn arm(&self) -> Result<Arm<Mapping<'a>>, Misfit> {
         Arm::open(self.regions()[0])
+    }
+
+    /// Returns the way to wake the other end, if it sleeps: `ring` makes one for its doorbell.
+    pub fn caller<R: Ring>(
+        &self,
+        ring: impl FnOnce(Doorbell) -> Option<R>,
+    ) -> Option<Caller<Mapping<'a>, R>> {
+        let ring = ring(self.doorbells()[0]?)?;
+        Some(Caller::new(self.bell().ok()?, ring))
+    }
+
+    /// Returns the place where this end sleeps until the other rings, if that does: `bed` makes one for its doorbell. A
+    /// sleep and its end take `cost` ticks there, more or less. After the end itself has been opened.
+    pub fn sleeper<P: Platform>(
+        &self,
+        cost: u64,
+        bed: impl FnOnce(Doorbell) -> Option<P>,
+    ) -> Option<Sleeper<Mapping<'a>, P>> {
+        let doorbell = self.doorbells()[1]?;
+        Some(Sleeper::new(self.arm().ok()?, doorbell.spin(cost), bed(doorbell)?))
     }
 
     /// Slots and size of a queue of `T`.

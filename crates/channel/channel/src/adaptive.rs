@@ -143,6 +143,22 @@ impl<M: Memory, P: Platform> Sleeper<M, P> {
         self.arm.count()
     }
 
+    /// Asks to be woken, for a loop of the caller's own: it looks once more, and then sleeps.
+    pub fn arm(&mut self) {
+        self.arm.arm();
+    }
+
+    /// Asks no longer.
+    pub fn disarm(&mut self) {
+        self.arm.disarm();
+    }
+
+    /// Returns the place where it sleeps.
+    #[must_use]
+    pub const fn bed(&self) -> &P {
+        &self.platform
+    }
+
     /// Returns the platform on which it sleeps.
     pub const fn platform(&mut self) -> &mut P {
         &mut self.platform

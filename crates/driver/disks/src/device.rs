@@ -21,6 +21,36 @@ pub trait Registers {
     fn write32(&self, at: u64, value: u32);
 }
 
+impl Registers for bulkhead_guest::Registers {
+    fn bytes(&self) -> u64 {
+        Self::bytes(*self)
+    }
+    fn read8(&self, at: u64) -> u8 {
+        Self::read8(*self, at)
+    }
+    fn read16(&self, at: u64) -> u16 {
+        Self::read16(*self, at)
+    }
+    fn read32(&self, at: u64) -> u32 {
+        Self::read32(*self, at)
+    }
+    fn write8(&self, at: u64, value: u8) {
+        Self::write8(*self, at, value);
+    }
+    fn write16(&self, at: u64, value: u16) {
+        Self::write16(*self, at, value);
+    }
+    fn write32(&self, at: u64, value: u32) {
+        Self::write32(*self, at, value);
+    }
+}
+
+impl Configuration for bulkhead_guest::Registers {
+    fn read(&self, at: u16) -> u32 {
+        self.read32(at.into())
+    }
+}
+
 /// Configuration space, which is only read.
 pub trait Configuration {
     /// Reads 32 bits at a multiple of 4 below 256.

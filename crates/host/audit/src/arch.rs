@@ -9,6 +9,9 @@ use crate::paging::Format;
 use crate::registers::{Core, Registers};
 use std::fmt::Debug;
 
+/// Command to an emulator's monitor or debugger, and its answer.
+pub type Ask<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
+
 /// Sizes and places of an architecture, by the book (docs/memory-layout.md).
 #[derive(Debug)]
 pub struct Places {
@@ -67,6 +70,20 @@ pub trait Architecture: Debug + Sync {
     fn line_registers(&self, claim: &Claim, sandbox: usize) -> Vec<Range>;
     /// Checks every line that is not masked.
     fn lines(&self, context: &mut Context, unit: Option<&dyn Unit>);
+    /// Reads the registers of a machine that stands in QEMU.
+    ///
+    /// # Errors
+    /// An answer that cannot be read; QEMU has no such machine.
+    fn in_qemu(&self, _: &mut Ask, _: &Claim) -> Result<Registers, String> {
+        Err("QEMU has no such machine".into())
+    }
+    /// Reads the registers of a machine that stands in Bochs.
+    ///
+    /// # Errors
+    /// An answer that cannot be read; Bochs has no such machine.
+    fn in_bochs(&self, _: &mut Ask) -> Result<Registers, String> {
+        Err("Bochs has no such machine".into())
+    }
 }
 
 /// The host's state behind a guest.

@@ -40,4 +40,4 @@ pub use given::Given;
 pub use memory::{Memory, RamFile};
 pub use registers::Registers;
 pub use report::{Access, Finding, Frames, RULES, Report, Rule};
-pub use x86::{Svm, Vmx, bochs, hmp, registers as x86_registers, vmcs};
+pub use x86::{Svm, Vmx, registers as x86_registers, vmcs};

@@ -3,7 +3,6 @@
 
 mod x86;
 
-use x86::MACHINE;
 pub use x86::{IMAGE, IMAGE_HELP, kernel};
 
 use bulkhead_layout::PAGE;
@@ -63,11 +62,11 @@ fn word<const N: usize>(bytes: &[u8], offset: usize) -> Option<u64> {
 const PT_LOAD: u64 = 1;
 const PT_INTERP: u64 = 3;
 
-/// Reads a static ELF64 program's headers.
+/// Reads a static ELF64 program's headers, for the processor with this name and number ([`bulkhead_plan::Facts::elf`]).
 ///
 /// # Errors
 /// Why the file cannot be loaded.
-pub fn program(bytes: &[u8]) -> Result<Program, String> {
+pub fn program(bytes: &[u8], (name, number): (&str, u16)) -> Result<Program, String> {
     if !bytes.starts_with(b"\x7fELF") {
         return Err("the mark `\\x7fELF` at its start is missing".into());
     }
@@ -76,8 +75,7 @@ pub fn program(bytes: &[u8]) -> Result<Program, String> {
         return Err("it is not a 64-bit little-endian ELF file".into());
     }
     let machine = word::<2>(bytes, 18).ok_or_else(short)?;
-    let (name, number) = MACHINE;
-    if machine != number {
+    if machine != u64::from(number) {
         return Err(format!("it is for machine {machine}, {name} is {number}"));
     }
     match word::<2>(bytes, 16).ok_or_else(short)? {
@@ -111,13 +109,13 @@ pub fn program(bytes: &[u8]) -> Result<Program, String> {
     Ok(Program { entry, segments, symbols: BTreeMap::new() })
 }
 
-/// Reads the headers of a static ELF64 program, and the symbols that it defines. A file without a symbol table has no
-/// symbols.
+/// Reads the headers of a static ELF64 program as [`program`], and the symbols that it defines. A file without a symbol
+/// table has no symbols.
 ///
 /// # Errors
 /// Why the file cannot be loaded.
-pub fn with_symbols(bytes: &[u8]) -> Result<Program, String> {
-    let program = program(bytes)?;
+pub fn with_symbols(bytes: &[u8], elf: (&str, u16)) -> Result<Program, String> {
+    let program = program(bytes, elf)?;
     let symbols = symbols(bytes).unwrap_or_default();
     Ok(Program { symbols, ..program })
 }
@@ -199,6 +197,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const ELF: (&str, u16) = ("test", 62);
+
+    #[test]
+    fn a_program_for_another_processor_is_refused() {
+        let mut bytes = b"\x7fELF\x02\x01".to_vec();
+        bytes.resize(64, 0);
+        bytes[18..20].copy_from_slice(&[0x7E, 0xFA]);
+        let why = program(&bytes, ELF).unwrap_err();
+        assert_eq!(why, "it is for machine 64126, test is 62");
+        // The next thing is looked at.
+        assert_eq!(
+            program(&bytes, ("odd", 0xFA7E)).unwrap_err(),
+            "its type is 0, an executable's is 2"
+        );
+    }
+
     /// One that begins in the middle of a page takes a page more than its length has.
     #[test]
     fn a_segment_takes_all_pages_that_it_touches() {
@@ -214,7 +228,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_file_panics(bytes: Vec<u8>) {
-            let _ = (kernel(&bytes), program(&bytes), with_symbols(&bytes));
+            let _ = (kernel(&bytes), program(&bytes, ELF), with_symbols(&bytes, ELF));
         }
 
         /// Whatever the section headers, the string table's index and its content say.
@@ -250,7 +264,7 @@ mod tests {
             bytes[54] = 56;
             bytes[56..58].copy_from_slice(&count.to_le_bytes());
             bytes.extend(tail);
-            let _ = program(&bytes).map(|program| clash(&program.segments));
+            let _ = program(&bytes, ELF).map(|program| clash(&program.segments));
         }
 
         #[test]

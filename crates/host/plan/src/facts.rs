@@ -10,6 +10,8 @@ use bulkhead_layout::PAGE;
 pub struct Facts {
     /// Its name.
     pub name: &'static str,
+    /// Name of its processor in messages, and its number in ELF files.
+    pub elf: (&'static str, u16),
     /// Kind of its monitors, as images and information pages name it.
     pub monitors: u64,
     /// Beginning of the names of its monitors' files.

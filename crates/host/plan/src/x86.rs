@@ -19,6 +19,8 @@ const fn one(port: u16) -> Ports {
 /// Facts of x86-64 with AMD's SVM.
 pub const SVM: Facts = Facts {
     name: "x86-64-svm",
+    // System V ABI for x86-64, 4.1.
+    elf: ("x86-64", 62),
     monitors: MONITORS_SVM,
     files: "",
     pc: true,

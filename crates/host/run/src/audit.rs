@@ -1,11 +1,10 @@
 //! The audit of a running machine, or of a dump. It translates the plan into the auditor's claim, stops the machine,
 //! and reads its registers and memory.
 
-use crate::x86::registers;
 use crate::{Error, arch};
 use bulkhead_audit::arch::Architecture;
 use bulkhead_audit::claim::{self, Claim};
-use bulkhead_audit::{RamFile, Registers, Report, bochs, dump, segments};
+use bulkhead_audit::{RamFile, Registers, Report, dump, segments};
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_plan::{
     BarKind, Bdf, Channel, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span, Trigger,
@@ -275,7 +274,7 @@ impl Stops for InQemu<'_> {
     fn stop(&mut self) -> Result<Registers, Error> {
         self.qmp.execute("stop", json!({})).map_err(Error::Machine)?;
         let mut ask = |line: &str| self.qmp.ask(line).map_err(|e| e.to_string());
-        registers(&mut ask, self.claim).map_err(Error::Other)
+        self.claim.arch.in_qemu(&mut ask, self.claim).map_err(Error::Other)
     }
 
     fn memory(&self) -> Result<RamFile, Error> {
@@ -292,6 +291,7 @@ impl Stops for InQemu<'_> {
 struct InBochs<'a> {
     running: &'a Running,
     debugger: Option<Debugger>,
+    claim: &'a Claim,
 }
 
 impl Stops for InBochs<'_> {
@@ -299,7 +299,7 @@ impl Stops for InBochs<'_> {
         let debugger = Debugger::stop(self.running).map_err(Error::Machine)?;
         let debugger = self.debugger.insert(debugger);
         let mut ask = |line: &str| debugger.ask(line).map_err(|e| e.to_string());
-        bochs::registers(&mut ask).map_err(Error::Other)
+        self.claim.arch.in_bochs(&mut ask).map_err(Error::Other)
     }
 
     fn memory(&self) -> Result<RamFile, Error> {
@@ -318,7 +318,7 @@ impl Stops for InBochs<'_> {
 /// An emulator that does not answer, memory that cannot be read.
 pub fn live(running: &Running, claim: &Claim) -> Result<Audited, Error> {
     if running.kind() == Kind::Bochs {
-        return stopped(&mut InBochs { running, debugger: None }, claim);
+        return stopped(&mut InBochs { running, debugger: None, claim }, claim);
     }
     let qmp = running.qmp().map_err(Error::Machine)?;
     stopped(&mut InQemu { qmp, ram: running.ram().path().to_owned(), claim }, claim)

@@ -1,5 +1,6 @@
 //! ELF files for a processor that no toolchain knows: segments and absolute symbols.
 
+use crate::target::FACTS;
 use bulkhead_arch::Rights;
 
 const HEADER: usize = 64;
@@ -43,7 +44,7 @@ pub fn file_with(
     let words =
         |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
     // Executable, of a machine that does not exist, version 1.
-    file.extend([2, 0, 0x7E, 0xFA, 1, 0, 0, 0]);
+    file.extend([2u16, FACTS.elf.1, 1, 0].iter().flat_map(|half| half.to_le_bytes()));
     file.extend(words(&[entry, HEADER as u64, sections_at as u64]));
     file.extend([0; 4]);
     for value in [HEADER, PROGRAM, headers, SECTION, 3, 2] {

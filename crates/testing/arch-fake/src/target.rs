@@ -19,6 +19,7 @@ pub const PAGE: u64 = 16 << 10;
 /// Facts of the target.
 pub const FACTS: Facts = Facts {
     name: "odd",
+    elf: ("odd", 0xFA7E),
     monitors: 0xFA,
     files: "odd-",
     pc: false,

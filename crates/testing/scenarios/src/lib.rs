@@ -29,9 +29,11 @@ use bulkhead_channel_memory::typed::{Pair, Reader, Receiver, Sender, Writer};
 /// Receivers of a channel that [`send`] and [`victim`] serve.
 pub const MOST: usize = 4;
 
-/// Runs the argument `role`; the exit code.
-pub fn run(host: &impl Guest, pairs: impl Iterator<Item = Pair<'static>>) -> u32 {
+/// Runs the argument `role` with the ends of `channel`, and of `and` if it needs two channels; the exit code.
+pub fn run(host: &impl Guest) -> u32 {
     let mut ends = [None; MOST];
+    let names = ["channel", "and"].into_iter().filter_map(|key| host.arg(key));
+    let pairs = names.flat_map(|name| host.pairs(name));
     for (end, pair) in ends.iter_mut().zip(pairs) {
         *end = Some(pair);
     }

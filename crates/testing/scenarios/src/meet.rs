@@ -117,7 +117,7 @@ impl<H: Guest + Links, A: Fn(&Link) -> bool> Party<'_, H, A> {
     }
 
     fn pair(&self) -> Option<Pair<'static>> {
-        self.host.pair(&self.link?, Kind::Queue, MESSAGE)
+        self.host.ends(&self.link?, Kind::Queue, MESSAGE)
     }
 
     fn offer(&mut self, to: u32) -> bool {

@@ -48,8 +48,7 @@ impl Driver {
 
     /// Answers the device side, as the module does, and is ready.
     fn begin(channel: &'static Channel, pair: &Pair<'static>, epoch: u32) -> Self {
-        let bell = pair.doorbell().and_then(|_| pair.bell().ok());
-        let bell = bell.map(|bell| Caller::new(bell, Register::of(channel)));
+        let bell = pair.caller(|_| Some(Register::of(channel)));
         let mut driver = Self { own: *pair.tx(), other: *pair.rx(), bell, sent: 0 };
         let hello = |phase, seen| driver.set(HELLO, Hello { phase, epoch, seen }.word());
         hello(Phase::Absent, 0);

@@ -9,11 +9,13 @@
 //! It needs the channel, the endpoint `files`, and the notification `disk` where the channel has doorbells.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_program::bell::{Port, caller};
+use bulkhead_program::bell::Port;
 use bulkhead_program::channel::Bytes;
 use bulkhead_program::channel::bell::{Arm, Caller};
 use bulkhead_program::typed::Mapping;
-use bulkhead_program::{Memory, Message, Notification, Program, now, println, ready, wait_until};
+use bulkhead_program::{
+    Guest, Memory, Message, Notification, Program, now, println, ready, wait_until,
+};
 use bulkhead_virtio::block::SECTOR;
 use bulkhead_virtio::disk::{Disk, Failed, Info, News, Operation};
 use core::cell::RefCell;
@@ -68,7 +70,7 @@ impl Remote {
             None => None,
         };
         let patience = program.number("patience").unwrap_or(5000) * 1_000_000;
-        Some(Self { disk, caller: caller(&pair), sleep, patience, lost: 0 })
+        Some(Self { disk, caller: program.caller(&pair), sleep, patience, lost: 0 })
     }
 
     /// Looks for news, and for what is asked; rings the disk's side for whatever was written.

@@ -9,7 +9,7 @@
 
 use bulkhead_net::{FRAME, Station};
 use bulkhead_program::typed::Mapping;
-use bulkhead_program::{FOREVER, Program, bell, now, println, ready};
+use bulkhead_program::{FOREVER, Guest, Program, bell, now, println, ready};
 use bulkhead_scenarios::{fall, spoil};
 use core::net::Ipv4Addr;
 use core::sync::atomic::{AtomicU64, Ordering};

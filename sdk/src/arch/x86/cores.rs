@@ -7,6 +7,7 @@
 use super::{apic, cpu, idt, percpu};
 use crate::cores::Entry;
 use crate::{Context, interrupt, time};
+use bulkhead_guest::{Here, Instructions};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -128,9 +129,9 @@ pub(crate) fn start(context: Context, index: usize, entry: Entry) -> bool {
     apic::init(id);
     pause(10_000_000);
     apic::sipi(id, page as u8);
-    let limit = cpu::tsc() + time::ticks(100_000_000);
+    let limit = Here::ordered_counter() + time::ticks(100_000_000);
     while !UP.load(Ordering::Acquire) {
-        if cpu::tsc() > limit {
+        if Here::ordered_counter() > limit {
             return false;
         }
         pause(10_000);

@@ -1,7 +1,8 @@
 //! The interrupt descriptor table, one for all cores of the sandbox. Vectors from 32 on are
 //! acknowledged (EOI) after their handler.
 
-use super::{cpu, percpu};
+use super::percpu;
+use bulkhead_guest::{Here, Instructions};
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
 
@@ -168,7 +169,7 @@ global_asm!(
 );
 
 extern "C" fn dispatch(frame: &mut Frame) {
-    let tsc = cpu::tsc();
+    let tsc = Here::ordered_counter();
     let vector = frame.vector as u8;
     if let Some(handler) = crate::interrupt::handler(vector) {
         handler(frame, tsc);

@@ -2,6 +2,7 @@
 //! written, the local vector once.
 
 use super::{apic, cpu};
+use bulkhead_guest::{Here, Instructions, scale};
 use bulkhead_layout::info::Info;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -37,9 +38,9 @@ pub(crate) fn arm(due: u64) {
         // SAFETY: the timer is this core's own. 0 would disarm it.
         unsafe { cpu::wrmsr(apic::TSC_DEADLINE, due.max(1)) }
     } else {
-        let left = due.saturating_sub(cpu::tsc());
+        let left = due.saturating_sub(Here::ordered_counter());
         let ticks = TICKS.load(Ordering::Relaxed);
-        let count = crate::time::scale(left, ticks).clamp(1, u64::from(u32::MAX));
+        let count = scale(left, ticks).clamp(1, u64::from(u32::MAX));
         // SAFETY: the timer is this core's own.
         unsafe { cpu::wrmsr(apic::TMICT, count) }
     }

@@ -1,6 +1,6 @@
 //! Devices for text behind ports: a 16550, or a debug console port, which takes bytes with no handshake.
 
-use core::arch::asm;
+use super::cpu;
 
 /// Added to a port that takes bytes with no handshake.
 const PLAIN: u32 = 1 << 16;
@@ -10,7 +10,7 @@ pub(crate) fn find(name: &str) -> Option<u32> {
     if name == "e9" {
         return Some(0xE9 | PLAIN);
     }
-    let port = crate::context::number(name).and_then(|n| u16::try_from(n).ok())?;
+    let port = bulkhead_guest::text::number(name).and_then(|n| u16::try_from(n).ok())?;
     prepare(port);
     Some(port.into())
 }
@@ -30,14 +30,7 @@ pub(crate) fn put(device: u32, byte: u8, lines: bool) {
 fn outb(port: u16, value: u8) {
     // SAFETY: console ports only; a port that was not granted is refused by the
     // monitor and touches no memory of this program.
-    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack)) }
-}
-
-fn inb(port: u16) -> u8 {
-    let value;
-    // SAFETY: as for `outb`.
-    unsafe { asm!("in al, dx", out("al") value, in("dx") port, options(nomem, nostack)) }
-    value
+    unsafe { cpu::outb(port, value) }
 }
 
 /// 8 bits, 115,200 baud, no interrupts: after a reset a 16550 sends 5 bits at
@@ -55,7 +48,8 @@ fn prepare(port: u16) {
 fn send(port: u16, byte: u8) {
     const EMPTY: u8 = 0x20;
     for _ in 0..100_000 {
-        if inb(port + 5) & EMPTY != 0 {
+        // SAFETY: as for `outb`.
+        if unsafe { cpu::inb(port + 5) } & EMPTY != 0 {
             break;
         }
     }

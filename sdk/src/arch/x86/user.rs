@@ -40,7 +40,7 @@ global_asm!(
 /// # Errors
 /// The exception.
 pub fn hypercall(number: u64, argument: u64) -> Result<u64, Fault> {
-    let intel = super::call::is_intel();
+    let intel = bulkhead_guest::x86::is_intel();
     let code =
         if intel { &raw const bulkhead_user_vmcall } else { &raw const bulkhead_user_vmmcall };
     run(code, number, argument).map(|[low, _]| low)

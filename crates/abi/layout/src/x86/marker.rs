@@ -25,21 +25,22 @@ pub fn decode(instruction: &[u8]) -> Option<u16> {
 }
 
 /// Executes a marker, on a processor a NOP, in user mode too, with RAX = the value if there is one. The code is a
-/// constant, such as `marker::BEGIN | marker::id::ICR`.
+/// constant, such as `marker::BEGIN | marker::id::ICR`, or depends on a generic parameter.
 #[macro_export]
 macro_rules! mark {
     ($code:expr) => {
         $crate::mark!($code, 0u64)
     };
     ($code:expr, $value:expr) => {{
-        const BYTES: [u8; $crate::marker::LENGTH] = $crate::marker::encode($code);
         let value: u64 = $value;
         // SAFETY: an eight-byte NOP; it reads and writes nothing.
         unsafe {
             ::core::arch::asm!(
                 ".byte {}, {}, {}, {}, {}, {}, {}, {}",
-                const BYTES[0], const BYTES[1], const BYTES[2], const BYTES[3],
-                const BYTES[4], const BYTES[5], const BYTES[6], const BYTES[7],
+                const $crate::marker::encode($code)[0], const $crate::marker::encode($code)[1],
+                const $crate::marker::encode($code)[2], const $crate::marker::encode($code)[3],
+                const $crate::marker::encode($code)[4], const $crate::marker::encode($code)[5],
+                const $crate::marker::encode($code)[6], const $crate::marker::encode($code)[7],
                 in("rax") value,
                 options(nostack, preserves_flags),
             );

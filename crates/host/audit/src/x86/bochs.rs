@@ -2,10 +2,8 @@
 //! among them, and the IOAPIC and the two 8259A as devices.
 
 use super::registers::{self as own, Ioapic, Units};
+use crate::arch::Ask;
 use crate::registers::{Core, Registers};
-
-/// Command and its answer.
-pub type Read<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
 
 /// Activity of a core that runs; others halt, wait for a start-up IPI, or are shut down.
 const ACTIVE: u64 = 0;
@@ -16,7 +14,7 @@ const MISSING: &str = "can't find param";
 ///
 /// # Errors
 /// An answer that cannot be read.
-pub fn registers(ask: &mut Read) -> Result<Registers, String> {
+pub fn registers(ask: &mut Ask) -> Result<Registers, String> {
     let mut cores = vec![core(ask, 0)?];
     while !ask(&show(cores.len(), "RIP"))?.contains(MISSING) {
         cores.push(core(ask, cores.len())?);
@@ -30,7 +28,7 @@ fn show(core: usize, name: &str) -> String {
     format!("show \"cpu{core}.{name}\"")
 }
 
-fn core(ask: &mut Read, number: usize) -> Result<Core, String> {
+fn core(ask: &mut Ask, number: usize) -> Result<Core, String> {
     let mut value = |name: &str| {
         let command = show(number, name);
         let said = ask(&command)?;

@@ -2,10 +2,8 @@
 //! reading an IOAPIC through its window would write its index.
 
 use super::registers::{Ioapic, Iommu, Units, Vtd};
+use crate::arch::Ask;
 use crate::registers::{Core, Registers};
-
-/// Command and the words of its answer, 32 bits each, for physical addresses: `xp`.
-pub type Read<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
 
 /// Offsets of IOMMU registers that matter (IOMMU specification, 3.4).
 const IOMMU: [u64; 6] = [0x00, 0x08, 0x10, 0x18, 0x20, 0x28];
@@ -25,7 +23,7 @@ pub enum Unit {
 ///
 /// # Errors
 /// An answer that cannot be read.
-pub fn registers(ask: &mut Read, unit: Option<Unit>) -> Result<Registers, String> {
+pub fn registers(ask: &mut Ask, unit: Option<Unit>) -> Result<Registers, String> {
     let cores = cores(&ask("info registers -a")?)?;
     let (ioapic, pic_masks) = lines(&ask("info pic")?);
     let (mut iommu, mut vtd) = (None, None);
@@ -107,14 +105,14 @@ fn lines(text: &str) -> (Option<Ioapic>, Option<[u8; 2]>) {
 }
 
 /// A 32-bit word of configuration space or of a device.
-fn word(ask: &mut Read, address: u64) -> Result<u64, String> {
+fn word(ask: &mut Ask, address: u64) -> Result<u64, String> {
     let answer = ask(&format!("xp /1wx {address:#x}"))?;
     let value = answer.split_once(": ").and_then(|(_, v)| hex(v.trim()));
     value.ok_or_else(|| format!("QEMU's answer to xp {address:#x}: {answer:?}"))
 }
 
 /// The IOMMU's registers, where its PCI capability says that they are.
-fn iommu(ask: &mut Read, configuration: u64) -> Result<Iommu, String> {
+fn iommu(ask: &mut Ask, configuration: u64) -> Result<Iommu, String> {
     let mut at = word(ask, configuration + 0x34)? & 0xFC;
     // At most 48 capabilities fit.
     for _ in 0..48 {
@@ -149,7 +147,7 @@ fn iommu(ask: &mut Read, configuration: u64) -> Result<Iommu, String> {
 }
 
 /// A VT-d unit's registers (VT-d specification, 11.4). Reading them has no effect.
-fn vtd(ask: &mut Read, base: u64) -> Result<Vtd, String> {
+fn vtd(ask: &mut Ask, base: u64) -> Result<Vtd, String> {
     let mut wide =
         |offset| Ok::<_, String>(word(ask, base + offset)? | word(ask, base + offset + 4)? << 32);
     let [capabilities, extended, root, queue, interrupts] =

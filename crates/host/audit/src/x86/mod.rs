@@ -5,9 +5,9 @@
 //! (IOAPIC) and VT-d specification D51397.
 
 mod amd;
-pub mod bochs;
+mod bochs;
 pub mod formats;
-pub mod hmp;
+mod hmp;
 mod lines;
 mod locate;
 mod maps;
@@ -20,7 +20,7 @@ mod vtd;
 pub use svm::Svm;
 pub use vmx::Vmx;
 
-use crate::arch::{Architecture, Area, Block, Places, Wrong};
+use crate::arch::{Architecture, Area, Ask, Block, Places, Wrong};
 use crate::check::Context;
 use crate::claim::{Claim, Range, Sandbox};
 use crate::dma::Unit;
@@ -148,6 +148,18 @@ impl<V: Virtualization> Architecture for V {
 
     fn lines(&self, context: &mut Context, unit: Option<&dyn Unit>) {
         context.lines(unit);
+    }
+
+    fn in_qemu(&self, ask: &mut Ask, claim: &Claim) -> Result<Registers, String> {
+        let unit = claim.iommu.as_ref().and_then(|iommu| match iommu.kind {
+            Kind::AmdVi => Some(hmp::Unit::Amd(claim.ecam?.start, iommu.bdf)),
+            Kind::VtD => Some(hmp::Unit::Vtd(iommu.registers.start)),
+        });
+        hmp::registers(ask, unit)
+    }
+
+    fn in_bochs(&self, ask: &mut Ask) -> Result<Registers, String> {
+        bochs::registers(ask)
     }
 }
 

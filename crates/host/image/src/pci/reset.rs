@@ -5,7 +5,7 @@ use bulkhead_plan::{Function, ResetStep, Span};
 
 /// Writes that stop a function for good: no DMA first, no messages, then its reset. At the end it answers to accesses
 /// of its BARs again, which its owner's tables map. A function with a function-level reset and steps of its own tries
-/// these first, with its DMA as it is ([decision 52](../../../../../docs/decisions/0052-nvme-reset.md)).
+/// these first, with its DMA as it is ([decision 53](../../../../../docs/decisions/0053-nvme-reset.md)).
 pub fn resets(function: &Function) -> Vec<Reset> {
     /// Milliseconds until a function has reset itself (PCIe 5.0, 6.6.2).
     const FLR_TIME: u32 = 100;

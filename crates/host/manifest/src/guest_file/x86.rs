@@ -2,8 +2,6 @@
 
 use super::{Kernel, word};
 
-/// Name and ELF number of the processor.
-pub const MACHINE: (&str, u64) = ("x86-64", 62);
 /// Name of a Linux kernel's file that can be booted.
 pub const IMAGE: &str = "bzImage that can be booted";
 /// Help for a file that is none.

@@ -116,7 +116,7 @@ pub fn open(cx: &mut Context<'_, '_>) {
             continue;
         }
         let path = resolve(&cx.base, &cx.artifacts, written);
-        let (len, file) = match look(&path, kind) {
+        let (len, file) = match look(&path, kind, cx.facts().elf) {
             Ok((len, file)) => (Ok(len), Some(file)),
             Err(why) => (Err(why), None),
         };
@@ -128,7 +128,7 @@ pub fn open(cx: &mut Context<'_, '_>) {
 
 type Looked = (u64, Result<GuestFile, String>);
 
-fn look(path: &Path, kind: Kind) -> Result<Looked, String> {
+fn look(path: &Path, kind: Kind, elf: (&str, u16)) -> Result<Looked, String> {
     let text = |error: std::io::Error| error.to_string();
     let meta = std::fs::metadata(path).map_err(text)?;
     // A FIFO or a terminal would keep the checker waiting.
@@ -143,9 +143,9 @@ fn look(path: &Path, kind: Kind) -> Result<Looked, String> {
     let found = match kind {
         Kind::Linux => guest_file::kernel(&read(READ_LIMIT)?).map(GuestFile::Kernel),
         Kind::Bare | Kind::Kernel => {
-            guest_file::program(&read(READ_LIMIT)?).map(GuestFile::Program)
+            guest_file::program(&read(READ_LIMIT)?, elf).map(GuestFile::Program)
         }
-        Kind::Program => guest_file::with_symbols(&read(READ_LIMIT)?).map(GuestFile::Program),
+        Kind::Program => guest_file::with_symbols(&read(READ_LIMIT)?, elf).map(GuestFile::Program),
         Kind::Initrd if meta.len() == 0 => Err("it is empty".into()),
         Kind::Initrd => read(1).map(|_| GuestFile::Initrd),
     };

@@ -12,6 +12,7 @@ const PORTABLE: &[(&str, &[&str])] = &[
     ("crates/abi/layout/src", &["cpuid", "lvt", "msr", "icr"]),
     ("crates/abi/monitor-abi/src", &["cpuid", "lvt", "msr"]),
     ("crates/arch/arch/src", &[]),
+    ("crates/arch/guest/src", &[]),
     ("crates/channel/channel/src", &[]),
     ("crates/channel/channel-memory/src", &[]),
     ("crates/channel/net/src", &[]),

@@ -7,8 +7,7 @@ pub use clock::Clock;
 
 use crate::arch::Architecture;
 use bulkhead_audit::arch::Architecture as Auditor;
-use bulkhead_audit::claim::{self, Claim};
-use bulkhead_audit::{Registers, Svm, Vmx, hmp};
+use bulkhead_audit::{Svm, Vmx, claim};
 use bulkhead_plan::{Arch, Guest, Iommu, IommuKind, Plan, Sandbox};
 use bulkhead_qemu::Serial;
 use bulkhead_qemu::bochs::Virtualization;
@@ -23,18 +22,6 @@ impl X86 {
     fn is_vmx(&self) -> bool {
         self.0 == Arch::Vmx
     }
-}
-
-/// Reads the registers of a machine that stands in QEMU, by its monitor's answers.
-///
-/// # Errors
-/// An answer that cannot be read.
-pub fn registers(ask: &mut hmp::Read, claim: &Claim) -> Result<Registers, String> {
-    let unit = claim.iommu.as_ref().and_then(|iommu| match iommu.kind {
-        claim::Kind::AmdVi => Some(hmp::Unit::Amd(claim.ecam?.start, iommu.bdf)),
-        claim::Kind::VtD => Some(hmp::Unit::Vtd(iommu.registers.start)),
-    });
-    hmp::registers(ask, unit)
 }
 
 impl Architecture for X86 {

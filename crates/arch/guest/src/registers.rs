@@ -1,7 +1,6 @@
 //! Registers of a device in memory.
 
-use crate::arch::Moved;
-use crate::names::{Memory, Program};
+use crate::Moved;
 
 /// A device's registers, or a part of them: a BAR, or a configuration space that can be read.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +20,7 @@ macro_rules! access {
         #[inline(always)]
         pub fn $read(self, offset: u64) -> $type {
             let at = self.at(offset, size_of::<$type>() as u64);
-            // SAFETY: registers that the manifest gave this program, within their length, aligned.
+            // SAFETY: by `new`: registers, within their length, aligned.
             unsafe { <$type>::load(at) }
         }
 
@@ -33,16 +32,26 @@ macro_rules! access {
         pub fn $write(self, offset: u64, value: $type) {
             assert!(self.writable, "registers that can only be read");
             let at = self.at(offset, size_of::<$type>() as u64);
-            // SAFETY: as for the read: the page is a device's, mapped for this program, and the offset is within it.
+            // SAFETY: as for the read, and they may be written.
             unsafe { value.store(at) }
         }
     };
 }
 
 impl Registers {
+    /// Makes registers of so many bytes.
+    ///
+    /// # Safety
+    /// They lie there for as long as the program runs, and may be written if they are `writable`. An access to them
+    /// leaves this program's world intact.
+    #[must_use]
+    pub const unsafe fn new(start: u64, len: u64, writable: bool) -> Self {
+        Self { start, len, writable }
+    }
+
     #[inline(always)]
     fn at(self, offset: u64, size: u64) -> u64 {
-        let fits = offset % size == 0 && offset < self.len && self.len - offset >= size;
+        let fits = offset.is_multiple_of(size) && offset < self.len && self.len - offset >= size;
         assert!(fits, "offset {offset:#x} of registers with {:#x} bytes", self.len);
         self.start + offset
     }
@@ -57,18 +66,4 @@ impl Registers {
     access!(read16, write16, u16, 16);
     access!(read32, write32, u32, 32);
     access!(read64, write64, u64, 64);
-}
-
-impl Program {
-    /// Registers of a device that it drives: `pci:BB:DD.F:N` is BAR N of a function,
-    /// `pci:BB:DD.F:config` its configuration space. A channel can be read and written so, too.
-    ///
-    /// # Panics
-    /// The manifest does not give it that.
-    #[must_use]
-    #[track_caller]
-    pub fn registers(self, name: &str) -> Registers {
-        let Memory { start, len, writable } = self.memory(name);
-        Registers { start: start as u64, len: len as u64, writable }
-    }
 }
