@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
-#   target/artifacts/{test,ctl,bench,demo,virtio,virtio-stock,iperf,peer}.cpio
+#   target/artifacts/{test,ctl,bench,demo,virtio,virtio-stock,checks,iperf,peer}.cpio
 #   target/artifacts/disk-{6.1,6.12}[-cloud].cpio, each for its kernel: they go on
 #   in the Debian on a disk (tools/disk.sh)
 # Runs as often as one likes; nothing changes unless a source did.
@@ -80,6 +80,17 @@ done
 virtio=(bhbench bhchannel bhtrue bhvirtio bulkheadctl "file:/ext4.gz=$EMPTY" link:/sbin/modprobe=/bin/busybox)
 initramfs virtio "${virtio[@]}" "${modules[@]}"
 initramfs virtio-stock "${virtio[@]}" "${stock[@]}"
+
+# With this machine's programs that check a disk, and what they link to.
+entries=()
+for program in dmsetup e2fsck; do
+    path=$(command -v "$program") || die "no $program; run tools/setup.sh"
+    entries+=("file:/bin/$program=$path")
+    while read -r library; do
+        [[ " ${entries[*]} " == *" file:$library="* ]] || entries+=("file:$library=$(readlink -f "$library")")
+    done < <(ldd "$path" | grep -o '/[^ ]*')
+done
+initramfs checks "${virtio[@]}" "${modules[@]}" "${entries[@]}"
 
 # Streams between two of them, with our module and without.
 initramfs iperf bhchannel bhio bhvirtio "tree:/=$ARTIFACTS/modules-6.12-cloud" "tree:/=$ARTIFACTS/iperf3" link:/sbin/modprobe=/bin/busybox

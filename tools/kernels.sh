@@ -19,7 +19,7 @@ set -euo pipefail
 
 STAMP=$ARTIFACTS/kernels.sha256
 # Raise it when what is kept of a package changes.
-FORMAT=5
+FORMAT=6
 SERIES="6.1 6.12"
 FLAVOURS="amd64 cloud-amd64"
 MODULES="kvm.ko kvm-amd.ko irqbypass.ko ccp.ko"
@@ -28,8 +28,8 @@ MODULES="kvm.ko kvm-amd.ko irqbypass.ko ccp.ko"
 # is none the worse for it.
 DRIVERS="virtio_pci virtio_blk virtio_net virtio_rng virtio_console nvme ahci sd_mod e1000e ext4 crc32c_generic tun uio_pci_generic"
 # Disks without hardware, in linux-*.disks: programs of ours serve them to other sandboxes, or
-# have them from there (6.1 has no ublk_drv).
-DISKS="brd loop nbd ublk_drv"
+# have them from there (6.1 has no ublk_drv). One gives them checksums.
+DISKS="brd loop nbd ublk_drv dm_integrity"
 HEADERS=$ROOT/target/headers
 
 name_of() { # series flavour -> artifact

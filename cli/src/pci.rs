@@ -34,7 +34,7 @@ fn interrupts(function: &Function, line: bool) -> String {
 /// How it is reset when its owner starts anew.
 fn reset(function: &Function) -> &'static str {
     if function.pcie.or(function.af).is_some_and(|capability| capability.flr) {
-        "FLR"
+        if function.reset.is_empty() { "FLR" } else { "registers, else FLR" }
     } else if function.pm.is_some_and(|pm| pm.resets) {
         "D3hot"
     } else if !function.reset.is_empty() {

@@ -22,12 +22,16 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/store-restarts", 240, |bench| store(bench, 50)),
         Job::one("block/faults-raw", 400, |bench| faults(bench, |text| text, "raw", 52)),
         Job::one("block/faults-ext4", 400, |bench| faults(bench, |text| text, "ext4", 52)),
-        Job::one("block/faults-nvme", 400, |bench| faults(bench, super::store::nvme, "raw", 13)),
+        Job::one("block/faults-nvme", 400, |bench| faults(bench, believing, "raw", 13)),
         Job::one("block/faults-soak", 1200, |bench| faults(bench, |text| text, "ext4", 1000)),
+        Job::one("block/lies-integrity", 240, lies),
         Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell", &SEVERAL)),
         Job::one("block/rogue-6.1", 240, |bench| rogue(bench, OLDER, "poll", &SINGLE)),
     ]
 }
+
+/// The client's programs, with those that check a disk.
+const CHECKS: &str = "artifact:checks.cpio";
 
 /// A way to serve a disk.
 pub(super) struct Way {
@@ -278,21 +282,23 @@ fn faults(
             format!(
                 "mkdir /mnt;zcat /ext4.gz>/dev/vda;mount -t ext4 /dev/vda /mnt&&truncate -s 12M /mnt/file\
                  &&bhvirtio exercise /mnt/file {millis}&&md5sum /mnt/file>/tmp/sum&&umount /mnt\
-                 &&mount -t ext4 /dev/vda /mnt&&md5sum -c /tmp/sum&&umount /mnt"
+                 &&mount -t ext4 /dev/vda /mnt&&md5sum -c /tmp/sum&&umount /mnt\
+                 &&e2fsck -f -n /dev/vda&&echo there is nothing to mend"
             ),
         ),
         _ => ("/dev/vda", format!("bhvirtio exercise /dev/vda {millis}")),
     };
     let client = script(&format!("bhvirtio disk;{work}"));
     let faulty = |text: String| {
-        let args = format!("args = \"faults={count} within=48 disk=first");
+        let args = format!("faults={count} within=48 disk=first");
         disk(text)
             .replace("artifact:program-store", "artifact:store-rogue")
-            .replace("args = \"disk=first", &args)
+            .replace("disk=first", &args)
     };
     let mut manifest = served(faulty, &client)?;
     // The file system is 24 MiB long.
     manifest.0 = manifest.0.replace("first:0:16384", "first:0:65536");
+    manifest.0 = manifest.0.replace("artifact:virtio.cpio", CHECKS);
     let seen = serve(&manifest, bench, Duration::from_millis(millis) + Duration::from_secs(150))?;
     // Each kind's way to be found is in there.
     let _ = std::fs::write(bench.dir.join("seen.log"), &seen.console);
@@ -304,18 +310,82 @@ fn faults(
     }
     let sound = on != "ext4" || said.contains("/mnt/file: OK");
     seen.ensure(sound, "the file is another one after a mount")?;
+    let checked = on != "ext4" || said.contains("there is nothing to mend");
+    seen.ensure(checked, "e2fsck finds something to mend")?;
     let all = format!("store: all {count} faults were planted");
     seen.ensure(seen.console.contains(&all), format!("nobody says {all:?}"))?;
     let store = seen.sandbox("store")?;
     // A restart follows a denied access, too.
     seen.ensure(store.state == "running", format!("the store's sandbox is {}", store.state))?;
-    // A client's complaint can be mended without a restart; five of thirteen kinds are such.
-    seen.ensure(store.restarts >= count / 2, format!("{} restarts", store.restarts))?;
+    // The client finds five of thirteen kinds, and complains. A driver in its first second mends that by itself.
+    // In 1,000 faults a silent disk hid two, and one complaint was not made.
+    let few = count / 20 + 1;
+    let complaints = count * 5 / 13 - few;
+    let mended = seen.console.matches("first gets its device anew").count() as u64;
+    let believed = seen.console.matches("first has given up on its device").count() as u64;
+    let heard = format!("{mended} complaints mended, {believed} believed");
+    seen.ensure(mended + believed >= complaints, format!("only {heard}"))?;
+    seen.ensure(
+        store.restarts >= count - mended - few,
+        format!("{} restarts, {heard}", store.restarts),
+    )?;
+    let turns = seen.console.matches("requests came again in their order").count();
+    seen.ensure(turns > 0, "no request came again")?;
+    let turned = seen.console.contains("a request did not come again in its turn");
+    seen.ensure(!turned, "the client has changed the order of its requests")?;
     // No fault leaves the sandbox but by DMA, which is the IOMMU's. One stray denial was seen in two of ten runs. It
     // was at the monitor's own instruction behind VMRUN, and its cause is not known (docs/store.md).
     let denied = store.denials;
     seen.ensure(denied <= 1, format!("{denied} denials of the store"))?;
-    Ok(format!("{count} faults, {} restarts, {denied} denied; {exercised}", store.restarts))
+    Ok(format!(
+        "{count} faults, {} restarts, {heard}, {denied} denied; {exercised}",
+        store.restarts
+    ))
+}
+
+/// A driver that says success, and has lost a write, or taken another sector. The client's Linux believes it, and its
+/// program finds other bytes than it wrote. With dm-integrity the kernel finds the lie, and gives no wrong byte to a
+/// program.
+fn lies(bench: &Bench) -> Result<String, String> {
+    /// Milliseconds from the first request on after which the driver lies: dm-integrity fills the disk first.
+    const HONEST: u64 = 15_000;
+    const EXERCISE: &str = "bhvirtio exercise";
+    let told = |seen: &Seen| {
+        let lies = ["does not write", "writes to another sector", "reads another sector"];
+        lies.map(|lie| seen.console.matches(lie).count())
+    };
+    let run = |client: &str, honest: u64| {
+        let lying = |text: String| {
+            text.replace("artifact:program-store", "artifact:store-rogue")
+                .replace("disk=first", &format!("lies=40 honest={honest} disk=first"))
+        };
+        let Manifest(text) = served(lying, &script(client))?;
+        let text = text.replace("artifact:virtio.cpio", CHECKS);
+        serve(&Manifest(text), bench, Duration::from_secs(120))
+    };
+    let bare = run(&format!("bhvirtio disk;{EXERCISE} /dev/vda 20000;true"), 0)?;
+    let said = driver(&bare)?;
+    bare.ensure(said.contains("are not as written"), "no lie came to the program")?;
+    bare.ensure(!said.contains("I/O error"), "the kernel found a lie by itself")?;
+    let client = format!(
+        "bhvirtio disk bhvirtio integrity /dev/vda safe&&{EXERCISE} /dev/mapper/safe 40000;true"
+    );
+    let safe = run(&client, HONEST)?;
+    let said = driver(&safe)?;
+    safe.ensure(said.contains("sectors with checksums"), "there was no disk with dm-integrity")?;
+    let found = said.matches("Checksum failed at sector").count();
+    safe.ensure(found > 0, "dm-integrity found no lie")?;
+    safe.ensure(!said.contains("are not as written"), "a lie came to the program")?;
+    Ok(format!(
+        "lies {:?} without, {:?} with; dm-integrity found {found}",
+        told(&bare),
+        told(&safe)
+    ))
+}
+
+/// The system with an NVMe controller and a driver that believes a client's complaint from its beginning on.
+fn believing(text: String) -> String {
+    super::store::nvme(text).replace("args = \"disk=first", "args = \"complaint=0 disk=first")
 }
 
 /// A device side that has another disk than the one before, and one that is silent for longer than the client waits.

@@ -19,45 +19,26 @@ const HELD: &str = "held";
 
 /// A kind of disk.
 #[derive(Clone, Copy)]
-struct Kind {
+pub struct Kind {
     /// The machine's drive, the function, and QEMU's device without its drive.
     drive: &'static str,
     function: &'static str,
     device: &'static str,
     /// More options where it holds requests back.
     held: &'static str,
-    /// The reset in the machine description, and the text in its place for a function without one.
-    reset: [&'static str; 2],
 }
 
-const NVME: Kind = Kind {
-    drive: "disk2",
-    function: "00:07.0",
-    device: "nvme,addr=07.0,drive=",
-    held: "",
-    reset: ["flr = true", "flr = false"],
-};
-const VIRTIO: Kind = Kind {
+pub const NVME: Kind =
+    Kind { drive: "disk2", function: "00:07.0", device: "nvme,addr=07.0,drive=", held: "" };
+pub const VIRTIO: Kind = Kind {
     drive: "disk0",
     function: "00:03.0",
     device: "virtio-blk-pci,addr=03.0,drive=",
     // Else QEMU itself waits for all requests when bus mastering goes off.
     held: "ioeventfd=off,",
-    reset: [
-        "reset = [{ bar = 4, at = 0x14, size = 1, write = 0x0, mask = 0xff, value = 0x0, within = 1000 }]",
-        "",
-    ],
 };
-const AHCI: Kind = Kind {
-    drive: "disk3",
-    function: "00:1f.2",
-    device: "ide-hd,bus=ide.0,drive=",
-    held: "",
-    reset: [
-        "reset = [{ bar = 5, at = 0x4, size = 4, write = 0x80000001, mask = 0x1, value = 0x0, within = 1000 }]",
-        "",
-    ],
-};
+pub const AHCI: Kind =
+    Kind { drive: "disk3", function: "00:1f.2", device: "ide-hd,bus=ide.0,drive=", held: "" };
 
 pub fn jobs() -> Vec<Job> {
     let job =
@@ -208,17 +189,23 @@ fn not_reset(kind: Kind, dir: &Path) -> Result<String, String> {
     Ok(said.unwrap_or("an interrupt came").to_owned())
 }
 
-/// A machine description without the steps that reset such a disk.
-fn without_reset(kind: Kind, text: String) -> Result<String, String> {
-    let [with, without] = kind.reset;
-    match text.matches(with).count() {
-        0 => Err(format!("machines/qemu-q35.toml has no {with:?}")),
-        _ => Ok(text.replace(with, without)),
+/// A machine description without the steps that reset such a disk, and without a function-level reset.
+pub fn without_reset(kind: Kind, text: String) -> Result<String, String> {
+    let none = || format!("machines/qemu-q35.toml has no reset of {}", kind.function);
+    let address = format!("address = \"{}\"", kind.function);
+    let (before, rest) = text.split_once(&address).ok_or_else(none)?;
+    let (function, after) = rest.split_once("\n\n").ok_or_else(none)?;
+    let (function, steps) = function.split_once("\nreset = [").ok_or_else(none)?;
+    // They end in the line's end, or in a line of their own.
+    if !steps.ends_with(']') || steps.contains("]\n") {
+        return Err(none());
     }
+    let function = function.replace("flr = true", "flr = false");
+    Ok(format!("{before}{address}{function}\n\n{after}"))
 }
 
 /// Changes the manifest for a machine with a disk that carries out so many requests a second.
-fn slow(
+pub fn slow(
     kind: Kind,
     rate: u32,
     dir: &Path,

@@ -2,6 +2,7 @@
 //! docs/store.md), with doorbells, looking, and both. An audit finds nothing. A disk that is told to write to memory of
 //! others reaches none of it.
 
+use super::drive::{self, Kind};
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run};
 use crate::build;
@@ -18,12 +19,18 @@ pub fn jobs() -> Vec<Job> {
     let served = |notify: &'static str| {
         Job::one(format!("store/virtio-{notify}"), 120, move |bench| served(bench, notify))
     };
+    let late = |name, kind: Kind, change: fn(String) -> String| {
+        Job::one(name, 120, move |bench| late(kind, change, &bench.dir))
+    };
     vec![
         served("doorbell"),
         served("poll"),
         served("adaptive"),
         Job::one("store/nvme", 120, |bench| served_by(&nvme(system()?), &bench.dir, "doorbell")),
         Job::one("store/ahci", 120, |bench| served_by(&ahci(system()?), &bench.dir, "doorbell")),
+        late("store/late-virtio", drive::VIRTIO, |text| text),
+        late("store/late-nvme", drive::NVME, nvme),
+        late("store/late-ahci", drive::AHCI, ahci),
         Job::one("store/trespass", 120, trespass),
         Job::one("store/trespass-recorded", 120, recorded),
     ]
@@ -145,6 +152,73 @@ fn trespassing(text: String) -> String {
 fn tried(seen: &Seen) -> Result<(), String> {
     const TRIED: &str = "store: tried 5 places that are not the disk's, reached none";
     seen.ensure(seen.console.contains(TRIED), format!("nobody says {TRIED:?}"))
+}
+
+/// A driver fails while its disk, which carries out one request a second, owes it many reads. In the next life none of
+/// them comes to the section, nor an answer to the rings. Without the disk's reset they come.
+fn late(kind: Kind, change: fn(String) -> String, dir: &Path) -> Result<String, String> {
+    let seen = begun_anew(kind, change, dir, Ok)?;
+    let under_way = under_way(&seen)?;
+    seen.ensure(watched(&seen)? == [0, 0], "a request of the last life came late")?;
+    let without = begun_anew(kind, change, dir, |text| drive::without_reset(kind, text))?;
+    let [section, rings] = watched(&without)?;
+    without.ensure(section > 0, "without a reset nothing came late: this shows nothing")?;
+    Ok(format!(
+        "{under_way} requests under way, none came late; without a reset {section} words of the section and {rings} \
+         of the rings changed"
+    ))
+}
+
+/// Runs it with a slow disk, for a life with requests under way and one that watches.
+fn begun_anew(
+    kind: Kind,
+    change: fn(String) -> String,
+    dir: &Path,
+    machine: impl FnOnce(String) -> Result<String, String>,
+) -> Result<Seen, String> {
+    /// Requests a second. An AHCI disk can be late with one alone, and that has to come while it is watched for.
+    const RATE: u32 = 1;
+    let Manifest(head) = drive::slow(kind, RATE, dir, machine)?;
+    let machine = head.lines().find(|line| line.starts_with("machine = ")).unwrap_or_default();
+    let text = change(system()?);
+    let drive = text.split_once("[[run.drive]]").and_then(|(_, rest)| rest.split_once("\n\n"));
+    let drive = format!("[[run.drive]]{}\n\n", drive.ok_or("no drive in it")?.0);
+    let text = text
+        .replace("machine = \"machines/qemu-q35.toml\"", machine)
+        .replace(&drive, "")
+        .replace("artifact:program-store", "artifact:store-rogue")
+        .replace("args = \"disk=first", "args = \"late=2000 disk=first")
+        .replace("args = \"missed=100\"", "args = \"missed=100 pause=10\"")
+        .replace("waits = [\"work\"]", "waits = [\"work\"]\nends_sandbox = true")
+        .replace("ends_with = [\"one\", \"two\"]", "ends_with = [\"store\"]");
+    let seen = run(&Manifest(text), dir, |options| {
+        options.time = bulkhead_qemu::Time::Live;
+        options.limit = Duration::from_secs(50);
+    })?;
+    let store = seen.sandbox("store")?;
+    seen.ensure(store.restarts == 1, format!("{} restarts", store.restarts))?;
+    Ok(seen)
+}
+
+/// Requests that the first life left under way. A few are no load.
+fn under_way(seen: &Seen) -> Result<u64, String> {
+    const LEAST: u64 = 16;
+    let said = seen.console.lines().find_map(|line| {
+        line.split_once("store: ends with ")?.1.split(' ').next()?.parse::<u64>().ok()
+    });
+    let said = said.unwrap_or(0);
+    seen.ensure(said >= LEAST, format!("{said} requests were under way"))?;
+    Ok(said)
+}
+
+/// Words of the section and of the rings that changed in the second life.
+fn watched(seen: &Seen) -> Result<[u64; 2], String> {
+    let said = seen.console.lines().find_map(|line| {
+        let (section, rest) = line.split_once("store: watched, ")?.1.split_once(' ')?;
+        let rings = rest.split_once("section and ")?.1.split(' ').next()?;
+        Some([section.parse().ok()?, rings.parse().ok()?])
+    });
+    said.ok_or_else(|| seen.wrong("the second life did not watch"))
 }
 
 /// Intel's IOMMU in QEMU records the first access that it blocks, as AMD's there does not. The report names the owner

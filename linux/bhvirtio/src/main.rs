@@ -17,6 +17,7 @@
 //! | `lie CHANNEL MS [PROGRAM ...]` | for tests: as a network card, or a sender of records, packets with headers that lie, then a program in its place |
 //! | `exercise PATH MS` | for tests: writes and reads a file, a device, or the disk of this name, for so long, and looks that all is as it was written |
 //! | `meanwhile PATH` | for tests: reads a disk while a write to it waits |
+//! | `integrity PATH NAME` | for tests: makes `/dev/mapper/NAME`, which has a checksum of each sector of a disk |
 //! | `refuses PATH` | for tests: a disk, or the disk of this name, must refuse to be written |
 //! | `again TIMES MS PROGRAM ...` | for tests: kills a program after about so long and starts it again, so many times; then lets it be |
 //! | `each TIMES MS PROGRAM ...` | for tests: runs a program to its end so many times, with pauses of about so long |
@@ -34,6 +35,7 @@ mod console;
 mod driver;
 mod exercise;
 mod gate;
+mod integrity;
 mod lie;
 mod mislead;
 mod net;
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
             driver::named(name).and_then(|path| exercise::run(&path.to_string_lossy(), millis))
         }
         ["meanwhile", path] => exercise::meanwhile(path),
+        ["integrity", path, name] => integrity::make(path, name),
         ["refuses", name] => driver::refuses(name),
         ["each", times, millis, program, ref more @ ..] => {
             again::each(times, millis, Command::new(program).args(more))
@@ -89,7 +92,7 @@ fn main() -> ExitCode {
         ["answers", path, millis] => answers::run(path, millis),
         ["gate"] => gate::run(),
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | attach CHANNEL [--nbd | --ublk] [--limit SECONDS] [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | meanwhile PATH | refuses PATH | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | answers PATH MS | gate",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | block CHANNEL FILE [--read-only] [--serial NAME] [--queues N] [--offset BYTES] [--length BYTES] | card ADDRESS [PROGRAM ...] | attach CHANNEL [--nbd | --ublk] [--limit SECONDS] [PROGRAM ...] | disk [PROGRAM ...] | terminal | exercise PATH MS | meanwhile PATH | refuses PATH | again TIMES MS PROGRAM ... | each TIMES MS PROGRAM ... | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | mislead CHANNEL MS PROGRAM ... | poke MS | answers PATH MS | integrity PATH NAME | gate",
         )),
     };
     match done {

@@ -217,7 +217,7 @@ impl Planted<'_> {
 }
 
 /// Reads or writes an address that nothing vouches for.
-fn wild(address: u64, write: bool) {
+pub fn wild(address: u64, write: bool) {
     let at = address as *mut u64;
     // SAFETY: none. The kernel's tables refuse the access, which is what this is for.
     unsafe {

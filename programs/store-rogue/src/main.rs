@@ -7,6 +7,11 @@
 //! * `kinds=KIND,...` (default all of [`KINDS`]): they are taken in turn;
 //! * `seed=N` (default 1), `within=N` (default 64), `least=N` (default 1): a fault comes after a number of requests. It
 //!   is drawn, of `within` numbers from `least` on;
+//! * `lies=N`: one of so many requests is answered with a lie. A write is lost, or goes to another sector. A read comes
+//!   from another sector;
+//! * `honest=MS` (default 0): no lie comes in so many milliseconds from the first request on;
+//! * `late=MS`: the first life ends in the midst of reads. The second one looks for so long if any of them still comes,
+//!   and then ends the sandbox;
 //! * `trespass=1`: before it serves, it tells the disk to write to memory that the disk must not reach.
 //!
 //! The number of faults so far lies in the driver's section of the first channel, in a place that the protocol does not
@@ -14,16 +19,19 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod fault;
+mod late;
+mod order;
 mod trespass;
 
 use bulkhead_disks::Wrong;
 use bulkhead_program::channel::{Bytes, Memory};
 use bulkhead_program::marker::{EVENT, id};
 use bulkhead_program::{Here, Instructions, Program, mark, now, println};
-use bulkhead_store::disk::{Disk, Failed, Full, Info, Request};
+use bulkhead_store::disk::{Disk, Failed, Full, Info, Operation, Request};
 use fault::{Kind, Planted};
+use order::{Order, Seen};
 use store_programs::disk::AnyDisk;
-use store_programs::serve::{Channel, Driven, store};
+use store_programs::serve::{Channel, Driven, channel, store};
 
 bulkhead_program::entry!(rogue);
 
@@ -31,11 +39,22 @@ bulkhead_program::entry!(rogue);
 const COUNT: usize = 2048;
 
 fn rogue(program: Program) -> u32 {
+    let late = program.number("late");
+    let disks = program.args().split_ascii_whitespace().filter_map(|w| w.strip_prefix("disk="));
+    let name = disks.into_iter().next().and_then(|disk| disk.split(':').next()).unwrap_or_default();
+    if let Some(millis) = late {
+        let count = channel(program, name).mine.bytes(COUNT, 8).expect("room for the count");
+        if count.word(0) > 0 {
+            return u32::from(!late::watch(program, name, millis));
+        }
+        count.write(0, &1u64.to_le_bytes());
+    }
     store(program, |mut disk, channels| {
         mark!(EVENT | id::BLOCK_DISK, Here::counter());
         let first = channels.into_iter().flatten().next().expect("a client");
-        let disks = program.args().split_ascii_whitespace().filter_map(|w| w.strip_prefix("disk="));
-        let name = disks.into_iter().next().and_then(|disk| disk.split(':').next());
+        if late.is_some() {
+            late::begin(program, &mut disk, &first);
+        }
         if program.number("trespass").is_some() {
             trespass::run(program, &mut disk, &first);
         }
@@ -46,11 +65,15 @@ fn rogue(program: Program) -> u32 {
             least: program.number("least").unwrap_or(1),
             program,
             disk,
-            channel: first,
-            name: name.unwrap_or_default(),
+            name,
             left: 0,
             next: None,
             point: Point::Submit,
+            lies: program.number("lies").unwrap_or(0),
+            honest: u64::MAX,
+            requests: 0,
+            order: Order::new(&first.mine),
+            channel: first,
         };
         rogue.draw();
         rogue
@@ -81,6 +104,13 @@ struct Rogue {
     left: u64,
     next: Option<Kind>,
     point: Point,
+    /// One of so many requests is answered with a lie; 0: none.
+    lies: u64,
+    /// Time from which on it lies, ns.
+    honest: u64,
+    /// Requests so far.
+    requests: u64,
+    order: Order,
 }
 
 impl Rogue {
@@ -104,6 +134,28 @@ impl Rogue {
         self.left = self.least.max(1) + drawn % self.within;
         self.point = [Point::Submit, Point::Ring, Point::Completed][(drawn >> 40) as usize % 3];
         self.next = Kind::of(self.program.arg("kinds"), number);
+    }
+
+    /// The request that the disk gets in the place of a client's. Its answer looks as if it were the client's.
+    fn lied(&mut self, request: &Request) -> Request {
+        if self.requests == 0 {
+            let honest = self.program.number("honest").unwrap_or(0);
+            self.honest = now() + honest * 1_000_000;
+        }
+        self.requests += 1;
+        let lies = self.lies > 0 && now() >= self.honest && self.requests.is_multiple_of(self.lies);
+        if !lies || request.operation == Operation::Flush {
+            return *request;
+        }
+        // A sector that is the client's, too.
+        let other = Request { sector: request.sector ^ 64, ..*request };
+        let (lie, said) = match (request.operation, self.requests / self.lies % 2) {
+            (Operation::Read, _) => (other, "reads another sector than"),
+            (_, 0) => (other, "writes to another sector than"),
+            _ => (Request { operation: Operation::Flush, len: 0, ..*request }, "does not write"),
+        };
+        println!("{}: {said} {}", self.program.name(), request.sector);
+        lie
     }
 
     /// The next fault comes, if it is its moment.
@@ -148,7 +200,16 @@ impl Disk for Rogue {
         self.disk.info()
     }
     fn submit(&mut self, request: &Request) -> Result<(), Full> {
-        self.disk.submit(request)?;
+        let request = self.lied(request);
+        self.disk.submit(&request)?;
+        let (name, news) = (self.program.name(), self.order.submitted(&request));
+        // At once: a driver with a fault may go on for a while.
+        self.order.leave(&self.channel.mine);
+        match news {
+            Seen::Nothing => {}
+            Seen::Again(count) => println!("{name}: {count} requests came again in their order"),
+            Seen::Wrong => println!("{name}: a request did not come again in its turn"),
+        }
         self.left = self.left.saturating_sub(1);
         self.at(Point::Submit);
         Ok(())
@@ -160,6 +221,8 @@ impl Disk for Rogue {
     fn completed(&mut self) -> Option<(u16, Result<(), Failed>)> {
         let done = self.disk.completed()?;
         self.at(Point::Completed);
+        self.order.answered(done.0);
+        self.order.leave(&self.channel.mine);
         Some(done)
     }
     fn interrupts(&mut self, wanted: bool) {

@@ -36,7 +36,7 @@ const CLIENTS: usize = 8;
 /// Nanoseconds that a request may take at the disk before that is reset.
 const PATIENCE: u64 = 5_000_000_000;
 /// Name of the memory for the device, and of the notification.
-const RINGS: &str = "rings";
+pub const RINGS: &str = "rings";
 const WORK: &str = "work";
 
 type Clients = Store<Mapping<'static>, Port, CLIENTS>;
@@ -180,7 +180,9 @@ fn serve<D: Driven>(
     Server { program, disk: &mut disk, clients: &mut clients, names, believes }.run(sleep)
 }
 
-fn channel(program: Program, name: &str) -> Channel {
+/// Returns the sections of a client's channel.
+#[must_use]
+pub fn channel(program: Program, name: &str) -> Channel {
     let (pair, bus) = program.pair_for_device(name);
     let len = pair.shape().tx_bytes().unwrap_or(0);
     Sections { mine: *pair.rx(), theirs: *pair.tx(), len, bus }

@@ -148,10 +148,12 @@ pub struct Reset {
     /// One of the constants below.
     pub kind: u16,
     /// Bytes of a register in a BAR: 1, 2 or 4.
-    pub size: u16,
+    pub size: u8,
+    /// When it is carried out: one of the constants below.
+    pub when: u8,
     /// Value that is written, or waited for.
     pub value: u32,
-    /// [`Self::AWAIT`]: the bits that must be so.
+    /// [`Self::AWAIT`]: the bits that must be so. [`Self::STORE`]: the bits that a write leaves as they are.
     pub mask: u32,
     /// Milliseconds: [`Self::CONFIG`] waits so long afterwards, [`Self::AWAIT`] at most.
     pub wait: u32,
@@ -164,6 +166,12 @@ impl Reset {
     pub const STORE: u16 = 1;
     /// Waits until a register in a BAR has a value.
     pub const AWAIT: u16 = 2;
+    /// Carried out in any case. A wait that ends without the value: the function is not at rest.
+    pub const ALWAYS: u8 = 0;
+    /// Part of a reset that is tried, while all waits of it got their values. A wait that does not get it ends the try.
+    pub const TRY: u8 = 1;
+    /// Part of the reset in its place, once a try has ended so.
+    pub const ELSE: u8 = 2;
 }
 
 const _: () = assert!(size_of::<Function>() == 104);

@@ -186,7 +186,8 @@ pub struct FunctionEntry {
     pub pcie: Option<PcieEntry>,
     /// Advanced features capability of conventional PCI.
     pub af: Option<PcieEntry>,
-    /// How its own registers reset it, for a function that has no other reset.
+    /// How its own registers reset it, for a function that has no other reset. A function with FLR gets that only if
+    /// these registers do not show in time what they should.
     #[serde(default)]
     pub reset: Vec<ResetEntry>,
     /// Ranges that it forwards, if it is a PCI-to-PCI bridge.
@@ -288,6 +289,8 @@ pub struct ResetEntry {
     pub size: u8,
     /// Value that is written; without it the step only reads.
     pub write: Option<u32>,
+    /// Bits that the write leaves as they are.
+    pub keep: Option<u32>,
     /// Bits that are compared.
     pub mask: u32,
     /// Value of these bits when the function is at rest.

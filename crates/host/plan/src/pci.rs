@@ -185,6 +185,8 @@ pub struct ResetStep {
     pub size: u8,
     /// Value that is written, if one is.
     pub write: Option<u32>,
+    /// Bits that the write leaves as they are.
+    pub keep: u32,
     /// Bits that are compared.
     pub mask: u32,
     /// Value of these bits when it is at rest.
@@ -243,7 +245,7 @@ pub struct Function {
     pub pcie: Option<Resettable>,
     /// Advanced features capability.
     pub af: Option<Resettable>,
-    /// How its own registers reset it.
+    /// How its own registers reset it. With a function-level reset: how they do so faster, if the function shows it.
     pub reset: Vec<ResetStep>,
     /// Ranges that it forwards, if it is a bridge.
     pub bridge: Option<Bridge>,

@@ -1,8 +1,11 @@
-//! How a function that PCI gives no reset is brought to rest by its own registers.
+//! How a function that PCI gives no reset is brought to rest by its own registers. An NVMe controller has a reset of
+//! PCI's, too, and is at rest by its registers long before that would be over.
 
 use crate::config::Config;
 use bulkhead_manifest::raw_machine::{BarEntry, BarKind, ResetEntry};
 
+/// NVM Express I/O controller.
+const NVME: u32 = 0x01_08_02;
 /// SATA controller, AHCI 1.0 interface.
 const AHCI: u32 = 0x01_06_01;
 /// QEMU's educational device.
@@ -10,7 +13,7 @@ const EDU: (u16, u16) = (0x1234, 0x11E8);
 /// Milliseconds; virtio names no limit.
 const LONG: u32 = 1000;
 
-/// Finds the steps by registers in these BARs; none for a function with FLR, and for one with unknown registers.
+/// Finds the steps by registers in these BARs; none for a function with unknown registers.
 #[must_use]
 pub fn steps(config: &Config, bars: &[BarEntry]) -> Vec<ResetEntry> {
     let there = |step: &ResetEntry| {
@@ -24,20 +27,30 @@ pub fn steps(config: &Config, bars: &[BarEntry]) -> Vec<ResetEntry> {
 
 fn known(config: &Config) -> Vec<ResetEntry> {
     if config.pcie.iter().chain(&config.af).any(|capability| capability.flr) {
-        return Vec::new();
+        // It has a reset that takes longer, for the case that these registers don't show what they should.
+        return if config.class == NVME { nvme() } else { Vec::new() };
     }
     if let Some((bar, common)) = config.virtio {
         // device_status: 0 resets it, and reads as 0 when that is done (virtio 1.2,
         // 4.1.4.3.1). A place beyond 4 GiB is no register's.
         let Some(at) = common.checked_add(0x14) else { return Vec::new() };
         let (write, mask, value) = (Some(0), 0xFF, 0);
-        return vec![ResetEntry { bar, at, size: 1, write, mask, value, within: LONG }];
+        return vec![ResetEntry { bar, at, size: 1, write, keep: None, mask, value, within: LONG }];
     }
     if config.class == AHCI {
         // GHC in ABAR, BAR 5: HR with AE; HR is clear within a second (AHCI 1.3.1, 3.1.2
         // and 10.4.3).
         let (write, mask, value) = (Some(1 << 31 | 1), 1, 0);
-        return vec![ResetEntry { bar: 5, at: 4, size: 4, write, mask, value, within: LONG }];
+        return vec![ResetEntry {
+            bar: 5,
+            at: 4,
+            size: 4,
+            write,
+            keep: None,
+            mask,
+            value,
+            within: LONG,
+        }];
     }
     if (config.vendor, config.device) == EDU {
         // Nothing stops a transfer: its command register shows when it has ended, which
@@ -47,12 +60,41 @@ fn known(config: &Config) -> Vec<ResetEntry> {
             at: 0x98,
             size: 4,
             write: None,
+            keep: None,
             mask: 1,
             value: 0,
             within: 500,
         }];
     }
     Vec::new()
+}
+
+/// Controller reset (NVM Express 1.4, 7.3.2), by registers in BAR 0 (3.1).
+fn nvme() -> Vec<ResetEntry> {
+    /// Not longer than the function-level reset that comes else. `CAP.TO` counts in steps of 500 ms.
+    const PATIENCE: u32 = 100;
+    let (cc, csts, cmbmsc, pmrmscl) = (0x14, 0x1C, 0x50, 0xE14);
+    let register = |at, mask, value, within| ResetEntry {
+        bar: 0,
+        at,
+        size: 4,
+        write: None,
+        keep: None,
+        mask,
+        value,
+        within,
+    };
+    // CSTS: PP, SHST and CFS are 0, and RDY is 1. In other states the end of CC.EN has undefined results, or no end.
+    let works = register(csts, 0b10_1111, 1, 1);
+    // CC: EN and SHN are 0, and the rest stays, because it changes only while the controller is off.
+    let off = register(cc, 1, 0, 1);
+    let off = ResetEntry { write: Some(0), keep: Some(!0xC001), ..off };
+    // CSTS: neither RDY nor CFS.
+    let ended = register(csts, 0b11, 0, PATIENCE);
+    // A controller reset leaves two windows: bus addresses in them would be the controller's own memory's.
+    let closed = [(cmbmsc, 0b11), (pmrmscl, 0b10)]
+        .map(|(at, mask)| ResetEntry { write: Some(0), ..register(at, mask, 0, 1) });
+    [works, off, ended].into_iter().chain(closed).collect()
 }
 
 #[cfg(test)]
@@ -77,6 +119,11 @@ mod tests {
         let (vendor, device) = EDU;
         assert_eq!(of(&Config { vendor, device, ..Config::default() }, 0, MEMORY), [(0, 0x98, 4)]);
         assert_eq!(of(&Config::default(), 0, MEMORY), []);
+        // This one by its class, and in addition to its reset of PCI's.
+        let nvme = Config { class: NVME, ..flr };
+        let steps = [(0, 0x1C, 4), (0, 0x14, 4), (0, 0x1C, 4), (0, 0x50, 4), (0, 0xE14, 4)];
+        assert_eq!(of(&nvme, 0, MEMORY), steps);
+        assert_eq!(of(&Config { pcie: None, ..nvme }, 0, MEMORY), []);
     }
 
     #[test]

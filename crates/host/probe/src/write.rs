@@ -225,16 +225,21 @@ pub fn capabilities(function: &FunctionEntry) -> Vec<(&'static str, String)> {
     };
     let (pcie, af) = (flr("pcie", function.pcie.as_ref()), flr("af", function.af.as_ref()));
     let steps: Vec<String> = function.reset.iter().map(step).collect();
-    let reset = (!steps.is_empty()).then(|| ("reset", format!("[{}]", steps.join(", "))));
+    let reset = match &steps[..] {
+        [] => None,
+        [one] => Some(("reset", format!("[{one}]"))),
+        _ => Some(("reset", format!("[\n    {},\n]", steps.join(",\n    ")))),
+    };
     [pm, msi, msix, pcie, af, reset].into_iter().flatten().collect()
 }
 
 fn step(step: &ResetEntry) -> String {
     let write = step.write.map_or(String::new(), |write| format!("write = {write:#x}, "));
+    let keep = step.keep.map_or(String::new(), |keep| format!("keep = {keep:#x}, "));
     let (bar, at, size) = (step.bar, step.at, step.size);
     let (mask, value, within) = (step.mask, step.value, step.within);
     format!(
-        "{{ bar = {bar}, at = {at:#x}, size = {size}, {write}mask = {mask:#x}, value = {value:#x}, \
+        "{{ bar = {bar}, at = {at:#x}, size = {size}, {write}{keep}mask = {mask:#x}, value = {value:#x}, \
          within = {within} }}"
     )
 }

@@ -187,20 +187,28 @@ fn place(hw: &impl Hardware, function: &Function) -> Result<(), Denied> {
     if bars().all(there) { Ok(()) } else { Err(Denied) }
 }
 
-/// Stops a function: no DMA, no message, nothing left of its state.
+/// Stops a function: no DMA, no message, nothing left of its state. A reset that is tried counts if the function has
+/// shown all that the try waits for. Otherwise the steps in its place are carried out, too.
 ///
 /// # Errors
 /// The address of a register that did not show in time that the function is at rest.
 /// Its DMA and its messages are off, until somebody switches them on again.
 pub fn stop(hw: &impl Hardware, function: &Function, steps: &[Reset]) -> Result<(), u64> {
-    let mut at_rest = Ok(());
+    let (mut at_rest, mut shown) = (Ok(()), true);
     for step in steps {
-        let size = step.size as u8;
-        let done = || hw.page(step.at, size) as u32 & step.mask == step.value;
+        if step.when == if shown { Reset::ELSE } else { Reset::TRY } {
+            continue;
+        }
+        let (at, size) = (step.at, step.size);
+        let bits = || hw.page(at, size) as u32 & step.mask;
         match step.kind {
-            Reset::STORE => hw.set_page(step.at, size, u64::from(step.value)),
-            Reset::AWAIT if !hw.wait(step.wait, done) => at_rest = Err(step.at),
-            Reset::AWAIT => {}
+            Reset::STORE => {
+                let kept = if step.mask == 0 { 0 } else { bits() };
+                hw.set_page(at, size, u64::from(kept | step.value));
+            }
+            Reset::AWAIT if hw.wait(step.wait, || bits() == step.value) => {}
+            Reset::AWAIT if step.when == Reset::TRY => shown = false,
+            Reset::AWAIT => at_rest = Err(at),
             _ => {
                 // The registers' masks hold for this, too.
                 let _ = config(hw, function, step.at as u16, 4, Some(step.value));

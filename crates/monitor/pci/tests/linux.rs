@@ -11,6 +11,7 @@ const LARGE: usize = 2;
 const SLEEPER: usize = 3;
 const STUBBORN: usize = 4;
 const PECULIAR: usize = 5;
+const CONTROLLER: usize = 6;
 
 fn fake(kind: usize, remapped: bool) -> Fake {
     Fake::new(&all()[kind], remapped)
@@ -336,7 +337,7 @@ fn nothing_is_enabled_while_a_reset_lasts() {
 
 #[test]
 fn a_restart_leaves_nothing_open() {
-    for kind in [EXPRESS, LARGE, SLEEPER, STUBBORN, PECULIAR] {
+    for kind in [EXPRESS, LARGE, SLEEPER, STUBBORN, PECULIAR, CONTROLLER] {
         let fake = fake(kind, true);
         put(&fake, 4, 2, 7).unwrap();
         let last = u64::from(fake.function().vectors) - 1;
@@ -384,7 +385,7 @@ fn a_restart_keeps_what_is_the_hosts() {
     let size = fake.hardware(0x88) & 0x00EF;
     assert_ne!(size & 0xE0, 0);
     fake.access(Access::Restart).unwrap();
-    assert_eq!(fake.hardware(0x88) & 0x00EF, size & !0x10);
+    assert_eq!(fake.hardware(0x88) & 0x00EF, size);
     // A function that slept answers again.
     let sleeper = self::fake(CONVENTIONAL, true);
     put(&sleeper, 0x74, 2, 3).unwrap();

@@ -21,7 +21,7 @@ proptest! {
 
     #[test]
     fn an_owner_stays_inside(
-        kind in 0usize..5,
+        kind in 0usize..7,
         way in 0u8..3,
         numbers in prop::collection::vec(any::<u64>(), 1..300),
     ) {
@@ -39,7 +39,7 @@ proptest! {
     }
 
     #[test]
-    fn reading_changes_nothing(kind in 0usize..5, offset: u16, size in 0u8..9) {
+    fn reading_changes_nothing(kind in 0usize..7, offset: u16, size in 0u8..9) {
         use bulkhead_pci_fake::Access;
         let fake = Fake::new(&all()[kind], true);
         let before: Vec<u32> = (0..1024).map(|n| fake.hardware(4 * n)).collect();

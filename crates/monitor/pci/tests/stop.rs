@@ -3,6 +3,7 @@
 use bulkhead_monitor_abi::pci::{COMMAND, Function, Register};
 use bulkhead_pci::{Denied, Hardware, config, stop_all};
 use bulkhead_pci_fake::{Fake, all};
+use bulkhead_plan::Granted;
 
 /// The one that hangs, and one with a reset of PCI's.
 struct Two {
@@ -80,9 +81,10 @@ impl Hardware for Two {
 
 #[test]
 fn one_that_goes_on_keeps_no_other_from_being_stopped() {
+    let flr = |g: &Granted| g.function.pcie.is_some_and(|c| c.flr);
     let granted = all();
-    let hangs = granted.iter().find(|g| !g.function.reset.is_empty()).unwrap();
-    let other = granted.iter().find(|g| g.function.pcie.is_some_and(|c| c.flr)).unwrap();
+    let hangs = granted.iter().find(|g| !flr(g) && !g.function.reset.is_empty()).unwrap();
+    let other = granted.iter().find(|g| flr(g)).unwrap();
     let two = Two { hangs: Fake::new(hangs, true), other: Fake::new(other, true) };
     let functions = [*two.hangs.function(), Function { bdf: OTHER, ..*two.other.function() }];
     for function in &functions {

@@ -5,10 +5,12 @@
 //! specifications, not from the tables that the host bakes.
 
 mod end;
+mod nvme;
 mod rules;
 mod samples;
 
 pub use end::{End, LINE};
+pub use nvme::Left;
 pub use samples::{all, bridge};
 
 use bulkhead_image::pci::{Described, Shadow, own};
@@ -57,11 +59,21 @@ struct State {
     busy: u8,
     /// It does not come to rest.
     hangs: bool,
+    /// Its registers, if it is an NVMe controller.
+    controller: Option<nvme::Controller>,
+    /// Lives of its sandbox.
+    lives: usize,
+    /// Milliseconds that waits took to their ends.
+    waited: u32,
+    /// It is not there any more.
+    gone: bool,
     wrong: Option<String>,
 }
 
 /// Reads of the register that resets a function until it is at rest.
 const BUSY: u8 = 3;
+/// Device control after a reset, of the bits that an owner writes (PCIe 5.0, 7.5.3.4).
+const TUNED: u32 = 0x2810;
 /// And as often a wait looks.
 const LOOKS: u8 = 8;
 
@@ -129,12 +141,34 @@ impl Fake {
             left: 0,
             busy: BUSY,
             hangs: false,
+            controller: None,
+            lives: 0,
+            waited: 0,
+            gone: false,
             wrong: None,
         };
         let state = RefCell::new(state);
         let fake = Self { described, line, function, registers, resets, fresh, state };
         fake.power_on();
+        if fake.is_nvme() {
+            fake.leave(Left::Works);
+        }
         fake
+    }
+
+    /// It is not there any more: all reads give ones.
+    pub fn vanish(&self) {
+        self.state.borrow_mut().gone = true;
+    }
+
+    /// Sets a register of the hardware, past all checks.
+    pub fn force(&self, offset: u16, value: u32) {
+        self.state.borrow_mut().config[usize::from(offset) / 4] = value;
+    }
+
+    /// Returns the milliseconds that the monitor has waited in vain, or for a time to be over, and begins anew.
+    pub fn waited(&self) -> u32 {
+        std::mem::take(&mut self.state.borrow_mut().waited)
     }
 
     /// It does not come to rest any more.
@@ -227,6 +261,14 @@ impl Fake {
                 state.page[at..at + 12].fill(0xEE);
                 state.page[at + 12..at + 16].copy_from_slice(&[1, 0, 0, 0]);
             }
+        }
+        if let Some(pcie) = f.pcie.filter(|pcie| pcie.flr) {
+            // Relaxed ordering, no snoop, reads of 512 bytes.
+            let control = &mut state.config[usize::from(pcie.at + 8) / 4];
+            *control = *control & !rules::TUNING | TUNED;
+        }
+        if let Some(controller) = &mut state.controller {
+            controller.reset();
         }
         state.left = state.slow;
     }
@@ -352,10 +394,16 @@ impl Fake {
             }
             Access::Restart => {
                 bulkhead_pci::stop(self, f, &self.resets).map_err(|_| Denied)?;
+                self.at_rest();
                 let mut state = self.state.borrow_mut();
                 state.shadow.clone_from(&self.fresh);
                 // At rest; the next life has it at work again.
-                if std::mem::replace(&mut state.busy, BUSY) > 0 && !self.described.reset.is_empty()
+                state.lives += 1;
+                let left = Left::ALL[state.lives % Left::ALL.len()];
+                if self.is_nvme() {
+                    state.controller = Some(nvme::Controller::new(left));
+                } else if std::mem::replace(&mut state.busy, BUSY) > 0
+                    && !self.described.reset.is_empty()
                 {
                     state.wrong.get_or_insert("it is at work yet".to_owned());
                 }
@@ -480,6 +528,9 @@ impl Hardware for Fake {
     }
 
     fn config(&self, _: &Function, offset: u16) -> u32 {
+        if self.state.borrow().gone {
+            return u32::MAX;
+        }
         if offset % 4 != 0 || offset >= 4096 {
             self.complain(format!("a read at {offset:#x}"));
         }
@@ -487,6 +538,9 @@ impl Hardware for Fake {
     }
 
     fn set_config(&self, _: &Function, offset: u16, value: u32) {
+        if self.state.borrow().gone {
+            return;
+        }
         let n = usize::from(offset) / 4;
         let Some(old) = self.state.borrow().config.get(n).copied().filter(|_| offset % 4 == 0)
         else {
@@ -534,11 +588,19 @@ impl Hardware for Fake {
     }
 
     fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool {
-        milliseconds > 0 && (0..LOOKS).any(|_| done())
+        let done = milliseconds > 0 && (0..LOOKS).any(|_| done());
+        self.state.borrow_mut().waited += if done { 0 } else { milliseconds };
+        done
     }
 
     fn page(&self, address: u64, size: u8) -> u64 {
-        if self.resets(address, size) && self.decodes() {
+        if self.state.borrow().gone || self.resets(address, size) && !self.decodes() {
+            return u64::MAX;
+        }
+        if self.resets(address, size) {
+            if self.is_nvme() {
+                return self.read_controller(address).into();
+            }
             let mut state = self.state.borrow_mut();
             state.busy = state.busy.saturating_sub(u8::from(!state.hangs));
             return u64::from(state.busy);
@@ -552,7 +614,13 @@ impl Hardware for Fake {
     }
 
     fn set_page(&self, address: u64, size: u8, value: u64) {
+        if self.state.borrow().gone || self.resets(address, size) && !self.decodes() {
+            return;
+        }
         if self.resets(address, size) {
+            if self.is_nvme() {
+                return self.write_controller(address, value as u32);
+            }
             if self.hardware(at::COMMAND) & 0b110 != 0b010 || value != 0 {
                 self.complain(format!("{value:#x} resets it while it can reach memory"));
             }

@@ -1,6 +1,6 @@
 //! Rules that hold for the function, whatever its owner does.
 
-use crate::{CORES, Fake, at};
+use crate::{CORES, Fake, TUNED, at};
 use bulkhead_layout::pci::Remapping;
 use bulkhead_plan as plan;
 
@@ -11,6 +11,8 @@ const INTX_OFF: u32 = 1 << 10;
 const COMMAND_REPORTS: u32 = 1 << 6 | 1 << 8;
 /// Device control: reports of correctable, non-fatal and fatal errors, and of unsupported requests.
 pub(crate) const REPORTS: u32 = 0b1111;
+/// Device control: relaxed ordering, no snoop, read request size.
+pub(crate) const TUNING: u32 = 0x7810;
 
 impl Fake {
     /// Bits of a register that a monitor may change.
@@ -30,8 +32,7 @@ impl Fake {
             at::INTERRUPT => 0xFF,
             // The power state; a wake-up that the firmware wanted may go.
             _ if is(f.pm.map(|c| c.at), 4) => 0x0103,
-            // Relaxed ordering, no snoop, read request size.
-            _ if is(f.pcie.map(|c| c.at), 8) => 0x7810,
+            _ if is(f.pcie.map(|c| c.at), 8) => TUNING,
             _ if is(f.msix.map(|c| c.at), 0) => 3 << 30,
             _ => f.msi.map_or(0, |msi| {
                 let at = u16::from(msi.at);
@@ -60,6 +61,24 @@ impl Fake {
         let stops = old & !new & self.needed();
         if offset == at::COMMAND && stops != 0 {
             self.complain(format!("it stops to decode: {stops:#b}"));
+        }
+    }
+
+    /// Judges it at the end of a life: nothing of that is left. A function in a reset is in its own hands.
+    pub(crate) fn at_rest(&self) {
+        if self.state.borrow().gone {
+            return;
+        }
+        if self.hardware(at::COMMAND) & 0b100 != 0 {
+            self.complain("it reaches memory between two lives".to_owned());
+        }
+        if self.owes() {
+            self.complain("it owes transfers of its last life".to_owned());
+        }
+        let control =
+            self.described.pcie.filter(|c| c.flr).map(|c| self.hardware(u16::from(c.at) + 8));
+        if control.is_some_and(|control| control & TUNING != TUNED) {
+            self.complain("it is tuned as in its last life".to_owned());
         }
     }
 

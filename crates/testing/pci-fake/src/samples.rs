@@ -95,7 +95,39 @@ fn peculiar() -> Function {
             bar(4, memory(true, true), 0xC0_6000_0000, 0x4000),
         ],
         msix: Some(Msix { at: 0x98, vectors: 2, table: 0xFEB0_2000, pba: 0xFEB0_2800 }),
-        reset: vec![ResetStep { at, size: 1, write: Some(0), mask: 0xFF, value: 0, within: 10 }],
+        reset: vec![ResetStep {
+            at,
+            size: 1,
+            write: Some(0),
+            keep: 0,
+            mask: 0xFF,
+            value: 0,
+            within: 10,
+        }],
+        ..none()
+    }
+}
+
+/// An NVMe controller: reset by its own registers, or else by PCI. Its MSI-X table is in another page than they are.
+fn controller() -> Function {
+    let start = 0xC0_6000_0000;
+    let step = |at, write: bool, keep, mask, value, within| {
+        let (at, write) = (start + at, write.then_some(0));
+        ResetStep { at, size: 4, write, keep, mask, value, within }
+    };
+    Function {
+        class: 0x01_0802,
+        bars: vec![bar(0, memory(true, false), start, 0x4000)],
+        pm: Some(Pm { at: 0x60, resets: false }),
+        msix: Some(Msix { at: 0x40, vectors: 5, table: start + 0x2000, pba: start + 0x3000 }),
+        pcie: Some(Resettable { at: 0x80, flr: true }),
+        reset: vec![
+            step(0x1C, false, 0, 0b10_1111, 1, 1),
+            step(0x14, true, 0xFFFF_3FFE, 1, 0, 1),
+            step(0x1C, false, 0, 0b11, 0, 100),
+            step(0x50, true, 0, 0b11, 0, 1),
+            step(0xE14, true, 0, 0b10, 0, 1),
+        ],
         ..none()
     }
 }
@@ -105,8 +137,8 @@ fn peculiar() -> Function {
 pub fn all() -> Vec<Granted> {
     let grant =
         |(function, line)| Granted { function, unconfined: false, line, place: Place::default() };
-    let all = [express(), conventional(), large(), sleeper(), stubborn(), peculiar()];
-    all.into_iter().zip([false, true, false, true, false, false]).map(grant).collect()
+    let all = [express(), conventional(), large(), sleeper(), stubborn(), peculiar(), controller()];
+    all.into_iter().zip([false, true, false, true, false, false, false]).map(grant).collect()
 }
 
 /// A root port.

@@ -4,12 +4,16 @@ use bulkhead_layout::pci::{COMMAND, INTX_OFF, Reset};
 use bulkhead_plan::{Function, ResetStep, Span};
 
 /// Writes that stop a function for good: no DMA first, no messages, then its reset. At the end it answers to accesses
-/// of its BARs again, which its owner's tables map.
+/// of its BARs again, which its owner's tables map. A function with a function-level reset and steps of its own tries
+/// these first, with its DMA as it is ([decision 54](../../../../../docs/decisions/0054-nvme-reset.md)).
 pub fn resets(function: &Function) -> Vec<Reset> {
     /// Milliseconds until a function has reset itself (PCIe 5.0, 6.6.2).
     const FLR_TIME: u32 = 100;
     /// And has changed between D0 and D3hot (PM 1.2, 5.6.1).
     const POWER_TIME: u32 = 10;
+    /// Device control after an FLR, of the bits that a guest writes: relaxed ordering, no snoop, reads of 512 bytes
+    /// (PCIe 5.0, 7.5.3.4).
+    const TUNING: u32 = 1 << 4 | 1 << 11 | 0b010 << 12;
     let step = |offset: u16, value, wait| Reset {
         at: offset.into(),
         kind: Reset::CONFIG,
@@ -17,26 +21,34 @@ pub fn resets(function: &Function) -> Vec<Reset> {
         wait,
         ..Reset::default()
     };
-    let mut all = vec![step(COMMAND, INTX_OFF, 0)];
+    let flr = match (function.pcie, function.af) {
+        (Some(pcie), _) if pcie.flr => Some(step(u16::from(pcie.at) + 8, 1 << 15, FLR_TIME)),
+        (_, Some(af)) if af.flr => Some(step(u16::from(af.at) + 4, 1, FLR_TIME)),
+        _ => None,
+    };
+    let tries = flr.is_some() && !function.reset.is_empty();
+    let when = |when| move |step| Reset { when, ..step };
+    let mut all = Vec::new();
+    if tries {
+        all.extend(function.reset.iter().flat_map(own).map(when(Reset::TRY)));
+        all.extend(
+            function.pcie.map(|pcie| step(u16::from(pcie.at) + 8, TUNING, 0)).map(when(Reset::TRY)),
+        );
+    }
+    all.push(step(COMMAND, INTX_OFF, 0));
     all.extend(function.msix.map(|msix| step(u16::from(msix.at), 0, 0)));
     all.extend(function.msi.map(|msi| step(u16::from(msi.at), 0, 0)));
+    let first = all.len();
     if let Some(pm) = function.pm {
-        let reset = function.pcie.is_some_and(|pcie| pcie.flr)
-            || function.af.is_some_and(|af| af.flr)
-            || !pm.resets;
-        if !reset {
+        if flr.is_none() && pm.resets {
             all.push(step(u16::from(pm.at) + 4, 3, POWER_TIME));
         }
         all.push(step(u16::from(pm.at) + 4, 0, POWER_TIME));
     }
-    match (function.pcie, function.af) {
-        (Some(pcie), _) if pcie.flr => {
-            all.push(step(u16::from(pcie.at) + 8, 1 << 15, FLR_TIME));
-        }
-        (_, Some(af)) if af.flr => all.push(step(u16::from(af.at) + 4, 1, FLR_TIME)),
-        _ => {}
-    }
-    if !function.reset.is_empty() {
+    all.extend(flr);
+    if tries {
+        all[first..].iter_mut().for_each(|step| step.when = Reset::ELSE);
+    } else if !function.reset.is_empty() {
         // Its registers answer, and still it cannot reach memory.
         all.push(step(COMMAND, INTX_OFF, 0));
         all.extend(function.reset.iter().flat_map(own));
@@ -48,8 +60,9 @@ pub fn resets(function: &Function) -> Vec<Reset> {
 
 /// A step by the function's own registers.
 fn own(step: &ResetStep) -> impl Iterator<Item = Reset> + use<> {
-    let register = Reset { at: step.at, size: step.size.into(), ..Reset::default() };
-    let store = step.write.map(|value| Reset { kind: Reset::STORE, value, ..register });
+    let register = Reset { at: step.at, size: step.size, ..Reset::default() };
+    let (kind, mask) = (Reset::STORE, step.keep);
+    let store = step.write.map(|value| Reset { kind, value, mask, ..register });
     let (value, mask, wait) = (step.value, step.mask, step.within);
     store.into_iter().chain([Reset { kind: Reset::AWAIT, value, mask, wait, ..register }])
 }
@@ -92,7 +105,8 @@ mod tests {
         let kept = Function { pm: pm(false), ..sleeps.clone() };
         assert_eq!(steps(&kept), [off, (0x64, 0, 10), off]);
         let at = 0xFEB0_0014;
-        let step = ResetStep { at, size: 1, write: Some(8), mask: 0xF, value: 2, within: 30 };
+        let step =
+            ResetStep { at, size: 1, write: Some(8), keep: 0, mask: 0xF, value: 2, within: 30 };
         let own = Function { reset: vec![step, ResetStep { write: None, ..step }], ..none.clone() };
         let seen = [(at, 8, 0), (at, 2, 30), (at, 2, 30)];
         assert_eq!(steps(&own), [&[off, off], &seen[..], &[off]].concat());

@@ -202,16 +202,19 @@ fn reset(
         let (at, len) = (u64::from(step.at), u64::from(step.size));
         let inside = |b: &&Bar| at + len <= b.span.len;
         let bar = bars.iter().find(memory).filter(inside);
-        let sized = matches!(step.size, 1 | 2 | 4);
+        let (sized, keep) = (matches!(step.size, 1 | 2 | 4), step.keep.unwrap_or(0));
         let bits = if sized { u32::MAX >> (32 - 8 * step.size) } else { u32::MAX };
         let wrong = if !sized {
             Some(("size", "a register has 1, 2 or 4 bytes".to_owned(), "write 1, 2 or 4"))
         } else if bar.is_none() || !at.is_multiple_of(len) {
             let message = format!("no register of that size is at {at:#x} of BAR {}", step.bar);
             Some(("at", message, "a multiple of `size`, in one of its memory BARs"))
-        } else if (step.write.unwrap_or(0) | step.mask) & !bits != 0 {
+        } else if (step.write.unwrap_or(0) | keep | step.mask) & !bits != 0 {
             let message = format!("a register of {len} bytes has no such bits");
-            Some(("mask", message, "`write` and `mask` have as many bits as the register"))
+            Some(("mask", message, "`write`, `keep` and `mask` have as many bits as the register"))
+        } else if keep & step.write.unwrap_or(u32::MAX) != 0 {
+            let message = "a bit is either written or left as it is".to_owned();
+            Some(("keep", message, "`keep` goes with a `write` that has none of its bits"))
         } else if step.mask == 0 || step.value & !step.mask != 0 {
             let message = "it would never, or always, be at rest".to_owned();
             Some(("mask", message, "set the bits that are looked at; `value` has no others"))
@@ -229,6 +232,7 @@ fn reset(
             at: bar.span.start + at,
             size: step.size,
             write: step.write,
+            keep,
             mask: step.mask,
             value: step.value,
             within: step.within,
