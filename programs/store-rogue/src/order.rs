@@ -37,7 +37,15 @@ pub struct Order {
 
 /// A word for a request, by which it is known again.
 fn word(request: &Request) -> u64 {
-    request.sector << 32 | u64::from(request.len) << 2 | request.operation as u64
+    let operation = match request.operation {
+        Operation::Read => 0,
+        Operation::Write => 1,
+        Operation::Flush => 2,
+        Operation::Discard => 3,
+        Operation::Zero { unmap } => 4 + u64::from(unmap),
+    };
+    // Lengths are multiples of 512.
+    request.sector << 32 | u64::from(request.len) | operation
 }
 
 impl Order {
