@@ -33,6 +33,11 @@ pub fn ramdisk() -> Found {
     let server = script(&format!("{RAMDISK}&&bhvirtio block lan /dev/ram0 --serial ram"));
     let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda", 16)));
     let ran = System::new("block", "block-ramdisk")
+        .with("one", client.clone())
+        .with("two", server.clone())
+        .run()?;
+    let looking = System::new("block", "block-adaptive")
+        .changed("\"doorbell\"", "\"adaptive\"")
         .with("one", client)
         .with("two", server.clone())
         .run()?;
@@ -49,6 +54,9 @@ pub fn ramdisk() -> Found {
         let (wall, alone) = (Window::of(&ran.counts, threads)?, Window::of(&bare.counts, threads)?);
         let row = Row::new(&format!("block.ramdisk_{threads}"), "instructions", wall.all());
         figures.push(Figure::new(row.against(alone.all())).note(wall.note()));
+        let adaptive = Window::of(&looking.counts, threads)?;
+        let row = Row::new(&format!("block.adaptive_{threads}"), "instructions", adaptive.all());
+        figures.push(Figure::new(row.against(wall.all())).note(adaptive.note()));
         let ublk = Window::of(&program.counts, threads)?;
         let row = Row::new(&format!("block.ublk_{threads}"), "instructions", ublk.all());
         figures.push(Figure::new(row.against(wall.all())).note(ublk.note()));

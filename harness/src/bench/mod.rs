@@ -103,7 +103,7 @@ const LONG: &[Part] = &[
     part(&["sched.oracle_"], sched::oracle),
     part(&["io.blk", "io.net", "io.monitor"], || io::requests(&io::AMD_VI)),
     part(&["io.vtd_blk", "io.vtd_net", "io.vtd_monitor"], || io::requests(&io::VT_D)),
-    part(&["block.ramdisk_", "block.ublk_"], block::ramdisk),
+    part(&["block.ramdisk_", "block.adaptive_", "block.ublk_"], block::ramdisk),
     part(&["block.wall_vs_direct_", "exits.block_adaptive"], block::wall),
     part(&["exits.block_doorbell"], block::doorbells),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),

@@ -14,7 +14,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/linux-6.1", 240, |bench| all(bench, [OLDER, NEWER], "poll", &SINGLE)),
         Job::one("block/stock-6.12", 240, |bench| stock(bench, "linux-6.12", "doorbell")),
         Job::one("block/stock-6.1", 240, |bench| stock(bench, "linux-6.1", "poll")),
-        Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "doorbell", &SEVERAL)),
+        Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "adaptive", &SEVERAL)),
         Job::one("block/restarts-6.1", 240, |bench| restarts(bench, OLDER, "poll", &SINGLE)),
         Job::one("block/waits", 240, waits),
         Job::one("block/gone", 240, gone),

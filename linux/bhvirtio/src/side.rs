@@ -1,9 +1,10 @@
 //! Common parts of device sides: the channel, the driver's fate, and the ways to wait.
 
 use bulkhead_channel::Misfit;
+use bulkhead_channel::adaptive::Spin;
 use bulkhead_channel::bell::{Arm, Bell, Caller};
 use bulkhead_channel_memory::Mapping;
-use bulkhead_linux::bell::{Bed, Register};
+use bulkhead_linux::bell::{Bed, Register, SLEEP};
 use bulkhead_linux::channel::{Channel, named};
 use bulkhead_linux::section::Section;
 use bulkhead_virtio::{Device, News, Offer};
@@ -11,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A device, and the sections that its driver and itself write.
 pub struct Side {
@@ -40,6 +41,42 @@ struct Bells {
     arm: Arm<Mapping<'static>>,
     bed: Bed,
     brake: Brake,
+    /// Where the channel is `adaptive`.
+    look: Option<Look>,
+}
+
+/// Time in which it looks for work before it asks to be woken, by what such a look has lately found.
+struct Look {
+    spin: Spin,
+    /// When the wait for work began, if it waits.
+    begun: Option<Instant>,
+    /// It has slept in this wait.
+    slept: bool,
+}
+
+impl Look {
+    const fn new() -> Self {
+        Self { spin: Spin::new(SLEEP), begun: None, slept: false }
+    }
+
+    /// Tells if the wait has not been long enough for a sleep.
+    fn goes_on(&mut self) -> bool {
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        !self.slept && nanos(begun) < self.spin.time()
+    }
+
+    /// There is work: learns from the wait for it.
+    fn found(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            let own = if self.slept { SLEEP } else { 0 };
+            self.spin.learn(nanos(begun).saturating_sub(own));
+        }
+        self.slept = false;
+    }
+}
+
+fn nanos(since: Instant) -> u64 {
+    since.elapsed().as_nanos().min(u64::MAX.into()) as u64
 }
 
 /// Rounds without anything to do before it rests, and wakes for nothing before that costs whoever rings.
@@ -61,7 +98,9 @@ pub fn ways(
     }
     let bell = Bell::open(mine, &theirs).map_err(small)?;
     let (arm, bed) = (Arm::open(&mine).map_err(small)?, Bed::open(channel)?);
-    let bells = Some(Bells { arm, bed, brake: Brake::default() });
+    let adaptive = channel.end().doorbell.is_some_and(|bell| bell.spin(SLEEP).time() > 0);
+    let look = adaptive.then(Look::new);
+    let bells = Some(Bells { arm, bed, brake: Brake::default(), look });
     Ok((Some(Caller::new(bell, Register::of(channel))), Rest { bells, idle: 0 }))
 }
 
@@ -164,6 +203,10 @@ impl Rest {
             self.worked();
             return Ok(());
         }
+        if self.idle == EAGER - 1 && self.looks() {
+            std::hint::spin_loop();
+            return Ok(());
+        }
         self.idle = self.idle.saturating_add(1);
         let Some(n) = self.idle.checked_sub(EAGER) else { return Ok(()) };
         match &mut self.bells {
@@ -178,6 +221,9 @@ impl Rest {
                 wait([Some(bells.bed.as_fd()), file], most)?;
                 bells.brake.woken(bells.bed.take()?);
                 bells.arm.disarm();
+                if let Some(look) = &mut bells.look {
+                    look.slept = true;
+                }
                 self.idle = 0;
             }
             None => wait([None, file], Some(pause(n)))?,
@@ -185,11 +231,20 @@ impl Rest {
         Ok(())
     }
 
+    /// Tells if a look is still cheaper than a sleep.
+    fn looks(&mut self) -> bool {
+        let look = self.bells.as_mut().and_then(|bells| bells.look.as_mut());
+        look.is_some_and(Look::goes_on)
+    }
+
     /// There was something to do.
     pub fn worked(&mut self) {
         self.again();
         if let Some(bells) = &mut self.bells {
             bells.brake = Brake::default();
+            if let Some(look) = &mut bells.look {
+                look.found();
+            }
         }
     }
 
@@ -246,6 +301,25 @@ fn wait(files: [Option<BorrowedFd<'_>>; 2], most: Option<Duration>) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_is_as_long_as_waits_have_been() {
+        let mut look = Look::new();
+        for _ in 0..100 {
+            look.begun = Some(Instant::now() - Duration::from_micros(5));
+            look.found();
+        }
+        assert!(look.goes_on(), "a wait begins with a look");
+        // It slept through these.
+        for _ in 0..100 {
+            look.begun = Some(Instant::now() - Duration::from_millis(1));
+            assert!(!look.goes_on());
+            look.slept = true;
+            look.found();
+        }
+        assert_eq!(look.spin.time(), 0);
+        assert!(!look.goes_on());
+    }
 
     #[test]
     fn who_rings_for_nothing_waits_ever_longer() {
