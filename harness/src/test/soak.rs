@@ -74,6 +74,9 @@ pub const LEFT: [(&str, &str); 61] = [
     ("vmx/control-2-cores", VTX),
     ("ring/state-refused", "ring/host-refused has an entry that the processor refuses, too"),
     ("channel/virtio-net-6.1", KERNEL),
+    ("block/nbd-6.1", "block/nbd is this on 6.12, and 6.1 differs in no call that it makes"),
+    ("block/nbd-restarts", "block/ublk-restarts has that side of the channel"),
+    ("block/ublk-gone", "block/nbd-gone has that side of the channel"),
     ("guest/two-linux", "linux-io/two and line/two-linux have two Linux with devices"),
     (
         "channel/linux-network-large",
