@@ -16,7 +16,7 @@ const VTD: &str = "vtd/linux-two has two Linux with disk and network behind VT-d
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 61] = [
+pub const LEFT: [(&str, &str); 64] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
