@@ -83,13 +83,12 @@ pub fn wall() -> Found {
         .with("one", alone)
         .run()?;
     let mut figures = Vec::new();
-    for ((threads, _), most) in LOADS.into_iter().zip([Some(1.35), None, Some(1.10)]) {
+    for (threads, _) in LOADS {
         let wall = Window::of(&ran.counts, threads)?;
         let direct = Window::of(&direct.counts, threads)?;
         let name = format!("block.wall_vs_direct_{threads}");
         let row = Row::new(&name, "instructions", wall.busiest()).against(direct.busiest());
-        let figure = Figure::new(row).note(wall.note());
-        figures.push(most.into_iter().fold(figure, |figure, most| figure.must(Must::Times(most))));
+        figures.push(Figure::new(row).note(wall.note()));
         if threads == 16 {
             figures.push(Figure::new(Row::new("exits.block_adaptive", "exits", wall.exits())));
         }
