@@ -50,11 +50,6 @@ struct bh_queue {
 	struct bh_device *bh;
 	struct virtqueue *vq;
 	struct bh_pool out, in;
-	/*
-	 * A disk's: bytes of a request's header, and the chains' places for one each, from the
-	 * sections' areas on. Only a header with data needs an area.
-	 */
-	u32 header, headers;
 	/* The driver's queue, which nobody else sees, and its memory. */
 	struct vring ring;
 	void *pages;

@@ -175,19 +175,25 @@ static void live(struct bh_queue *q, u16 id, struct bh_chain chain)
 	list_add_tail(&q->chains[id].entry, &q->waiting);
 }
 
-/* An area for what the device reads. A disk's header without data has a place of its own for each chain. */
+/* Whether this is a disk's header without data, for which a chain has a place before the areas. */
+static bool bare(const struct bh_queue *q, u32 len)
+{
+	return q->answers && len <= BH_HEADER;
+}
+
+/* An area for what the device reads. */
 static long out_take(struct bh_queue *q, u16 head, u32 len)
 {
 	if (!len)
 		return 0;
-	if (len <= q->header)
-		return BH_POOL + q->headers + head * q->header;
+	if (bare(q, len))
+		return BH_POOL + q->out.first * GRANULE - headers(q->num) + head * BH_HEADER;
 	return pool_take(&q->out, len);
 }
 
 static void out_give(struct bh_queue *q, u32 at, u32 len)
 {
-	if (len > q->header)
+	if (len && !bare(q, len))
 		pool_give(&q->out, at, len);
 }
 

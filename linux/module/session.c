@@ -414,12 +414,9 @@ static int share(struct bh_queue *q, unsigned int n, unsigned int count)
 	u32 section = q->bh->section;
 	int err = 0;
 
-	if (q->answers) {
-		q->header = BH_HEADER;
-		q->headers = n * room(section, count);
+	if (q->answers)
 		return bh_pool_init(&q->out, section, n, count, headers(q->num)) ?:
 			       bh_pool_init(&q->in, section, n, count, 0);
-	}
 	if (n % 2)
 		err = bh_pool_init(&q->out, section, n / 2, count / 2, 0);
 	else

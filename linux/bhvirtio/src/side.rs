@@ -93,13 +93,10 @@ pub fn ways(
 ) -> io::Result<(Option<Ringer>, Rest)> {
     let small =
         |Misfit| io::Error::other(format!("{}: its sections are small", channel.end().name));
-    if channel.end().doorbell.is_none() {
-        return Ok((None, Rest::default()));
-    }
+    let Some(doorbell) = channel.end().doorbell else { return Ok((None, Rest::default())) };
     let bell = Bell::open(mine, &theirs).map_err(small)?;
     let (arm, bed) = (Arm::open(&mine).map_err(small)?, Bed::open(channel)?);
-    let adaptive = channel.end().doorbell.is_some_and(|bell| bell.spin(SLEEP).time() > 0);
-    let look = adaptive.then(Look::new);
+    let look = doorbell.adaptive.then(Look::new);
     let bells = Some(Bells { arm, bed, brake: Brake::default(), look });
     Ok((Some(Caller::new(bell, Register::of(channel))), Rest { bells, idle: 0 }))
 }
@@ -309,7 +306,7 @@ mod tests {
             look.begun = Some(Instant::now() - Duration::from_micros(5));
             look.found();
         }
-        assert!(look.goes_on(), "a wait begins with a look");
+        assert!(look.spin.time() >= 5_000, "the next wait begins with a look");
         // It slept through these.
         for _ in 0..100 {
             look.begun = Some(Instant::now() - Duration::from_millis(1));

@@ -128,16 +128,7 @@ impl<R: Registers, M: Memory, C: Clock> Ahci<R, M, C> {
         let bytes = port::FIRST + port::BYTES * (u64::from(number) + 1);
         let registers = (number < 32).then(|| Window::new(registers, 0, bytes)).flatten();
         let registers = registers.ok_or(Wrong::Lacks("registers for the port"))?;
-        let info = Info {
-            sectors: 0,
-            block: 512,
-            read_only: true,
-            flush: false,
-            most: 0,
-            depth: 0,
-            discard: 0,
-            zero: 0,
-        };
+        let info = Info::UNKNOWN;
         let mut disk = Self {
             registers,
             memory,

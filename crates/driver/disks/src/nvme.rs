@@ -158,16 +158,7 @@ impl<R: Registers, M: Memory, C: Clock> Nvme<R, M, C> {
         if bytes < register::DOORBELLS + 3 * stride + 4 {
             return Err(Wrong::Lacks("registers for the doorbells of two queues"));
         }
-        let info = Info {
-            sectors: 0,
-            block: 512,
-            read_only: true,
-            flush: false,
-            most: 0,
-            depth: 0,
-            discard: 0,
-            zero: 0,
-        };
+        let info = Info::UNKNOWN;
         let (admin, io, flights) = (Queue::new(0, 2), Queue::new(1, 2), Flights::new(0));
         let mut disk = Self {
             registers,

@@ -178,16 +178,7 @@ impl<R: Registers, M: Memory, C: Clock> VirtioBlk<R, M, C> {
         let (described, config) = find(4, config::BYTES).ok_or(Wrong::Lacks("configuration"))?;
         let ranges = described.bytes >= config::BYTES_OF_RANGES;
         let notifies = (place.bytes, configuration.read(place.capability + 16).into());
-        let info = Info {
-            sectors: 0,
-            block: 512,
-            read_only: true,
-            flush: false,
-            most: 0,
-            depth: 0,
-            discard: 0,
-            zero: 0,
-        };
+        let info = Info::UNKNOWN;
         let mut disk = Self {
             common,
             notify,

@@ -62,6 +62,20 @@ pub struct Info {
     pub zero: u32,
 }
 
+impl Info {
+    /// Description of a disk that has not said anything yet: no sector, and no request.
+    pub const UNKNOWN: Self = Self {
+        sectors: 0,
+        block: 512,
+        read_only: true,
+        flush: false,
+        most: 0,
+        depth: 0,
+        discard: 0,
+        zero: 0,
+    };
+}
+
 /// No further request fits now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
