@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Debian's kernels as data: target/artifacts/linux-{6.1,6.12}[-cloud], bzImages
-# straight out of Debian's packages, each with its configuration and, in
-# linux-*.modules, the drivers of disks and network cards as a tree that modprobe
+# straight out of Debian's packages, each with what it is packed from in linux-*.elf,
+# its configuration and, in linux-*.modules, the drivers of disks and network cards as a tree that modprobe
 # reads; in linux-*.disks those of disks without hardware; the KVM modules of linux-6.12; and in target/headers what a module is
 # built with (tools/module.sh). Nothing is installed and no
 # root is needed.
@@ -19,7 +19,7 @@ set -euo pipefail
 
 STAMP=$ARTIFACTS/kernels.sha256
 # Raise it when what is kept of a package changes.
-FORMAT=6
+FORMAT=7
 SERIES="6.1 6.12"
 FLAVOURS="amd64 cloud-amd64"
 MODULES="kvm.ko kvm-amd.ko irqbypass.ko ccp.ko"
@@ -94,6 +94,7 @@ unpack() { # deb artifact
         tar -x -C "$dir" --wildcards --transform 's,^\./usr/lib,./lib,' './boot/*' '*/lib/modules/*'
     cp "$dir"/boot/config-* "$ARTIFACTS/$name.config"
     cp "$dir"/boot/vmlinuz-* "$ARTIFACTS/$name"
+    "$ROOT/tools/vmlinux.sh" "$ARTIFACTS/$name" "$ARTIFACTS/$name.elf"
     take_drivers "$dir" "$ARTIFACTS/$name.modules" $DRIVERS
     take_drivers "$dir" "$ARTIFACTS/$name.disks" $DISKS
     if [ "$name" = linux-6.12 ]; then

@@ -18,7 +18,7 @@ QEMU_LEAST=9
 # second emulator of the tests; iperf3 is the host's end of the guests' network;
 # dmsetup and e2fsck go into a guest.
 PACKAGES=(
-    gcc libc6-dev make ca-certificates xz-utils
+    gcc libc6-dev make ca-certificates xz-utils zstd lz4
     grub-common grub-pc-bin grub-efi-amd64-bin xorriso mtools
     ovmf seabios ipxe-qemu busybox-static
     bochs bochsbios bochs-term vgabios

@@ -3,14 +3,11 @@
 
 use super::driver::{Bench, Job};
 use super::evidence::screen::Terminal;
-use super::system::{Manifest, Seen, artifacts, run_audited};
+use super::system::{Manifest, NEWER, OLDER, Seen, artifacts, run_audited};
 use bulkhead_initramfs::{Archive, Entry};
 use bulkhead_layout::map::GUEST_LOW_END;
 use bulkhead_layout::report::Kind;
 use std::fmt::Write as _;
-
-const NEWER: &str = "linux-6.12-cloud";
-const OLDER: &str = "linux-6.1-cloud";
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();

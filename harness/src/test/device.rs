@@ -6,7 +6,7 @@ use super::attack::{CANARY_HPA, VICTIM, VICTIM_HPA, denial, judge, unharmed};
 use super::driver::{Bench, Job};
 use super::explained;
 use super::spoil::Spoil;
-use super::system::{FAST, Manifest, Memory, Seen, artifacts, run, run_from};
+use super::system::{FAST, Manifest, Memory, NEWER, Seen, artifacts, run, run_from};
 use bulkhead_arch_x86::vmcb;
 use bulkhead_image::{Baked, Part};
 use bulkhead_layout::pci::Register;
@@ -154,7 +154,7 @@ fn linux(bench: &Bench) -> Result<String, String> {
     let mut manifest = Manifest::new()
         .ends_with(&["rogue"])
         .bare("victim", "victim", "", &[1], VICTIM, "devices = [\"uart0\", \"pci:00:03.0\"]")
-        .linux("rogue", "linux-6.12-cloud", &job, &[0], "256 MiB", 1);
+        .linux("rogue", NEWER, &job, &[0], "256 MiB", 1);
     let owned = "[\"uart1\", \"pci:00:08.0\", \"pci:00:09.1\"]";
     manifest.0 = manifest.0.replace("[\"uart1\"]", owned);
     let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))?;

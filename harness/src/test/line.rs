@@ -4,7 +4,7 @@
 use super::attack::unharmed;
 use super::driver::Job;
 use super::mutate;
-use super::system::{Manifest, Seen, run, run_audited};
+use super::system::{Manifest, NEWER, OLDER, Seen, run, run_audited};
 use super::wrong::stopped;
 use crate::build;
 use bulkhead_layout::image::BootReport;
@@ -29,8 +29,8 @@ pub fn jobs() -> Vec<Job> {
         forged(),
         storm(),
         late(),
-        clock("line/linux-clock", "linux-6.12-cloud"),
-        clock("line/linux-clock-6.1", "linux-6.1-cloud"),
+        clock("line/linux-clock", NEWER),
+        clock("line/linux-clock-6.1", OLDER),
         linux("line/linux", false),
         linux("line/linux-level-triggered", true),
         two_linux(),
@@ -308,14 +308,8 @@ const PRINTS: &str = "awk:BEGIN{while(i++<2000)print\\\"number\\\"i;while((getli
 /// A Linux writes to its console by interrupts, and without an exit.
 fn linux(name: &'static str, level: bool) -> Job {
     Job::one(name, 150, move |bench| {
-        let mut manifest = Manifest::new().ends_with(&["linux"]).linux(
-            "linux",
-            "linux-6.12-cloud",
-            PRINTS,
-            &[0],
-            "256 MiB",
-            1,
-        );
+        let mut manifest =
+            Manifest::new().ends_with(&["linux"]).linux("linux", NEWER, PRINTS, &[0], "256 MiB", 1);
         if level {
             manifest = with_level(manifest, &bench.dir, 3)?;
         }
@@ -348,7 +342,7 @@ fn by_interrupts(seen: &Seen, name: &str, uart: usize, level: bool) -> Result<u6
 fn two_linux() -> Job {
     Job::one("line/two-linux", 240, |bench| {
         let linux = |manifest: Manifest, name, core, uart| {
-            manifest.linux(name, "linux-6.12-cloud", PRINTS, &[core], "256 MiB", uart)
+            manifest.linux(name, NEWER, PRINTS, &[core], "256 MiB", uart)
         };
         let manifest = Manifest::new().ends_with(&["one", "two"]);
         let manifest = linux(linux(manifest, "one", 0, 0), "two", 1, 1);
@@ -403,7 +397,7 @@ fn functions(name: &'static str, kernel: &'static str, pair: Pair) -> Job {
         manifest.0 +=
             &format!("[[run.drive]]\nname = \"{}\"\nfile = \"artifact:debian.img\"\n", pair.drive);
         let (mut manifest, grants) = (
-            manifest.linux("linux", &format!("linux-{kernel}"), &reads, &[0], "512 MiB", 1),
+            manifest.linux("linux", &format!("linux-{kernel}.elf"), &reads, &[0], "512 MiB", 1),
             pair.functions.map(|(at, ..)| format!("{{ device = \"pci:{at}\", line = true }}")),
         );
         let more = format!(" pci=nomsi bulkhead.root={} bulkhead.net={}", pair.root, pair.net);

@@ -6,6 +6,7 @@
 use super::device::attacks;
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run};
+pub use super::system::{NEWER, OLDER};
 use bulkhead_layout::report::Kind;
 use bulkhead_qemu::Time;
 use std::fmt::Write as _;
@@ -22,9 +23,6 @@ const COUNT: u32 = 2000;
 /// Milliseconds that a rogue has, and periods of 10 ms that its victim has: that time, and a boot's.
 const MILLIS: u32 = 2000;
 const PERIODS: u32 = MILLIS / 10 + 250;
-
-pub const NEWER: &str = "linux-6.12-cloud";
-pub const OLDER: &str = "linux-6.1-cloud";
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();

@@ -4,7 +4,7 @@
 
 use super::disk::{self, done, work};
 use super::driver::{Job, tail};
-use super::system::{Manifest, Seen, run};
+use super::system::{Manifest, Seen, brief, run};
 use bulkhead_qemu::{Peer, Time};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -58,11 +58,12 @@ impl Linux {
         let mut manifest = manifest.drive(drive, "debian.img");
         let Self { name, kernel, cores, uart, memory, .. } = self;
         let cmdline = format!(
-            "console=ttyS{uart},115200 bulkhead.root={root} bulkhead.net={driver} bulkhead.run={job}"
+            "console=ttyS{uart},115200 {}bulkhead.root={root} bulkhead.net={driver} bulkhead.run={job}",
+            brief(".elf")
         );
         let _ = writeln!(
             manifest.0,
-            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:linux-{kernel}\", initrd = \"artifact:disk-{kernel}.cpio\", cmdline = \"{cmdline}\" }}\ncores = {cores:?}\nmemory = {memory}\ndevices = [\"uart{uart}\", \"pci:{disk}\", \"pci:{card}\"]"
+            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:linux-{kernel}.elf\", initrd = \"artifact:disk-{kernel}.cpio\", cmdline = \"{cmdline}\" }}\ncores = {cores:?}\nmemory = {memory}\ndevices = [\"uart{uart}\", \"pci:{disk}\", \"pci:{card}\"]"
         );
         manifest
     }

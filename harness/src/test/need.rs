@@ -1,7 +1,7 @@
 //! Which monitor a sandbox gets: the smallest one that has code for all that the sandbox needs.
 
 use super::driver::{Bench, Job};
-use super::system::{Manifest, artifacts};
+use super::system::{Manifest, NEWER, artifacts};
 use bulkhead_layout::need::MONITORS;
 use bulkhead_run::audit::{claim, program_of};
 use bulkhead_run::build;
@@ -64,7 +64,7 @@ pub fn jobs() -> Vec<Job> {
 fn manifest(case: &Case) -> Manifest {
     let (linux, own) = (case.own == "LINUX", case.own.replace("LINUX", ""));
     let mut all = match linux {
-        true => Manifest::new().linux("one", "linux-6.12-cloud", "true", &[0], "256 MiB", 0),
+        true => Manifest::new().linux("one", NEWER, "true", &[0], "256 MiB", 0),
         false => Manifest::new().bare("one", "hello", "", &[0], "4 MiB", &own),
     };
     if own.contains("cores") {

@@ -2,7 +2,7 @@
 //! port that gets garbage. Two stations that mean well are `tests/channel/net.toml` ([`super::kernel`]).
 
 use super::driver::{Bench, Job};
-use super::system::{Manifest, run};
+use super::system::{Manifest, NEWER, run};
 use crate::build;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -75,14 +75,8 @@ fn linux(bench: &Bench) -> Result<String, String> {
     let script = "ping${IFS}-c1${IFS}10.9.0.2;ping${IFS}-c3${IFS}10.9.0.2;wget${IFS}-qO-${IFS}http://10.9.0.2/;\
         (echo${IFS}good$((40+2))news;sleep${IFS}1)|nc${IFS}10.9.0.2${IFS}7";
     let job = format!("bhchannel:net,bh0,there,back,10.9.0.1/24,sh,-c,{script}");
-    let mut manifest = Manifest::new().ends_with(&["linux"]).linux(
-        "linux",
-        "linux-6.12-cloud",
-        &job,
-        &[0],
-        "256 MiB",
-        1,
-    );
+    let mut manifest =
+        Manifest::new().ends_with(&["linux"]).linux("linux", NEWER, &job, &[0], "256 MiB", 1);
     // The initramfs that has this kernel's drivers.
     manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:demo.cpio");
     let args = "to=back from=there address=10.9.0.2";

@@ -104,7 +104,7 @@ fn system(kernels: [&str; 2], [function, name]: Card, port: u16) -> Manifest {
     let mut manifest = two(kernels, [&jobs[0], &jobs[1]], "doorbell");
     manifest.0 = manifest.0.replace("[\"uart2\"]", &format!("[\"uart2\", \"{function}\"]"));
     if let (false, Some(at)) =
-        (kernels[1].ends_with("-cloud"), manifest.0.rfind("artifact:virtio.cpio"))
+        (kernels[1].contains("-cloud"), manifest.0.rfind("artifact:virtio.cpio"))
     {
         manifest.0.insert_str(at + "artifact:virtio".len(), "-stock");
     }

@@ -17,6 +17,20 @@ use std::time::Duration;
 /// Virtual time without a metronome: fast, and every run is alike; timers may be late.
 pub const FAST: Time = Time::Virtual { metronome: None };
 
+/// Debian's newer kernel for clouds, without its packing: it starts without unpacking itself. Tests below
+/// `guest/`, the demo and the benches boot the packed ones, as a user does.
+pub const NEWER: &str = "linux-6.12-cloud.elf";
+/// The older one.
+pub const OLDER: &str = "linux-6.1-cloud.elf";
+
+/// Words for the command line of such a kernel: it leaves out tests of itself that no test here is about.
+const BRIEF: &str = "cryptomgr.notests";
+
+/// [`BRIEF`] and a space, where a kernel is not packed.
+pub fn brief(kernel: &str) -> String {
+    if kernel.ends_with(".elf") { format!("{BRIEF} ") } else { String::new() }
+}
+
 /// Where `make build` puts programs.
 pub fn artifacts() -> PathBuf {
     build::target().join("artifacts")
@@ -75,7 +89,8 @@ impl Manifest {
     ) -> Self {
         let _ = writeln!(
             self.0,
-            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:{kernel}\", initrd = \"artifact:test.cpio\", cmdline = \"console=ttyS{uart},115200 bulkhead.run={job}\" }}\ncores = {cores:?}\nmemory = {}\ndevices = [\"uart{uart}\"]",
+            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:{kernel}\", initrd = \"artifact:test.cpio\", cmdline = \"console=ttyS{uart},115200 {}bulkhead.run={job}\" }}\ncores = {cores:?}\nmemory = {}\ndevices = [\"uart{uart}\"]",
+            brief(kernel),
             memory_of(memory)
         );
         self

@@ -1,7 +1,7 @@
 //! The user's view: ISO boots by BIOS and by UEFI firmware, and the commands from the outside.
 
 use super::driver::{Bench, Job, Verdict};
-use super::system::{Manifest, Seen, artifacts, run};
+use super::system::{Manifest, NEWER, Seen, artifacts, run};
 use crate::build;
 use crate::program::Program as _;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn system(late: u64) -> Manifest {
     let mut manifest = Manifest::new()
         .bare("flight", "hello", "", &[1], "{ size = \"16 MiB\", at = \"4 GiB\" }", "")
         .bare("checks", "selftest", &format!("late={late} restarts=1"), &[2, 0], "4 MiB", "")
-        .linux("ground", "linux-6.12-cloud", "boot", &[3], "256 MiB", 1);
+        .linux("ground", NEWER, "boot", &[3], "256 MiB", 1);
     manifest.0 +=
         "[[channel]]\nname = \"news\"\nfrom = \"flight\"\nto = [\"ground\"]\nsize = \"64 KiB\"\n";
     manifest

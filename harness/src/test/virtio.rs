@@ -5,11 +5,9 @@
 use super::driver::{Bench, Job};
 use super::linux_channel::linux;
 use super::system::{Manifest, Seen, run};
+pub use super::system::{NEWER, OLDER};
 use std::fmt::Write as _;
 use std::time::Duration;
-
-pub const NEWER: &str = "linux-6.12-cloud";
-pub const OLDER: &str = "linux-6.1-cloud";
 
 pub fn jobs() -> Vec<Job> {
     vec![

@@ -2,7 +2,7 @@
 //! denials are read as QEMU's are.
 
 use super::driver::{self, Bench, Job, Verdict};
-use super::system::{Manifest, Seen, artifacts, run};
+use super::system::{Manifest, NEWER, OLDER, Seen, artifacts, run};
 use super::{attack, guest, kernel};
 use crate::build;
 use crate::program::Program as _;
@@ -155,9 +155,9 @@ fn why_not(attack: &Attack) -> Option<&'static str> {
 
 /// Unmodified Linux of Debian: name of the job, kernel, cores.
 const LINUX: [(&str, &str, &[u32]); 3] = [
-    ("vmx/linux-6.12-cloud", "linux-6.12-cloud", &[0]),
-    ("vmx/linux-6.12-cloud-2-cores", "linux-6.12-cloud", &[0, 1]),
-    ("vmx/linux-6.1-cloud", "linux-6.1-cloud", &[0]),
+    ("vmx/linux-6.12-cloud", NEWER, &[0]),
+    ("vmx/linux-6.12-cloud-2-cores", NEWER, &[0, 1]),
+    ("vmx/linux-6.1-cloud", OLDER, &[0]),
 ];
 
 /// Boots to user space, powers off by ACPI, and nothing was denied.

@@ -10,7 +10,7 @@ pub use schema::check as schema;
 
 use super::attack::VICTIM;
 use super::driver::{Bench, Job};
-use super::system::{Manifest, Seen, artifacts, run};
+use super::system::{Manifest, NEWER, Seen, artifacts, run};
 use bulkhead_audit::{Claim, RULES, RamFile, Registers, Report};
 use bulkhead_image::Baked;
 use plant::{Hand, PLANTS, Plant, Planted, STORE, VTD};
@@ -216,7 +216,7 @@ fn system() -> Manifest {
             "{ size = \"1050628 KiB\", at = \"5 GiB\" }",
             "",
         )
-        .linux("linux", "linux-6.12-cloud", "boot", &[4], "256 MiB", 2);
+        .linux("linux", NEWER, "boot", &[4], "256 MiB", 2);
     // The big one without its segments' rights, so that a gibibyte is one page.
     manifest.0 = manifest.0.replace("hello\", args = \"\"", "hello\", access = \"rwx\"");
     manifest.0 += CHANNELS;

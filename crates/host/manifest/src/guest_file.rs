@@ -61,6 +61,7 @@ fn word<const N: usize>(bytes: &[u8], offset: usize) -> Option<u64> {
 
 const PT_LOAD: u64 = 1;
 const PT_INTERP: u64 = 3;
+const PT_NOTE: u64 = 4;
 
 /// Reads a static ELF64 program's headers, for the processor with this name and number ([`bulkhead_plan::Facts::elf`]).
 ///
@@ -213,6 +214,55 @@ mod tests {
         );
     }
 
+    /// A vmlinux with two segments, an entry, and a note of this owner.
+    fn vmlinux(owner: &str, entry: u64, last: u64) -> Vec<u8> {
+        let mut bytes = b"\x7fELF\x02\x01".to_vec();
+        bytes.resize(64 + 3 * 56, 0);
+        let mut put = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        put(16, 2 | 62 << 16);
+        put(24, entry);
+        put(32, 64);
+        put(54, 56 | 3 << 16);
+        let notes = 64 + 3 * 56;
+        for (index, kind, start, len) in
+            [(0, PT_LOAD, 16 << 20, 4096), (1, PT_LOAD, last, 8192), (2, PT_NOTE, 0, 0)]
+        {
+            let at = 64 + index * 56;
+            put(at, kind | 5 << 32);
+            put(at + 24, start);
+            put(at + 40, len);
+        }
+        put(64 + 2 * 56 + 8, notes as u64);
+        put(64 + 2 * 56 + 32, 40);
+        let note = |owner: &str| {
+            let mut note = [owner.len() as u32 + 1, 4, 0x101].map(u32::to_le_bytes).concat();
+            note.extend(owner.as_bytes());
+            note.resize(20, 0);
+            note
+        };
+        // One with content comes first.
+        for note in [note("Xen"), note(owner)] {
+            bytes.extend(note);
+        }
+        bytes[notes + 16..notes + 20].fill(7);
+        bytes
+    }
+
+    #[test]
+    fn a_vmlinux_is_known_by_its_note() {
+        let found = Kernel { load: 16 << 20, init_size: 2 << 20 | 8192, cmdline: 2047 };
+        assert_eq!(kernel(&vmlinux("Linux", 16 << 20, 18 << 20)), Ok(found));
+        let refused = |bytes: &[u8]| kernel(bytes).unwrap_err();
+        assert!(
+            refused(&vmlinux("Linus", 16 << 20, 18 << 20)).contains("without the note `Linux`")
+        );
+        assert_eq!(
+            refused(&vmlinux("Linux", 17 << 20, 18 << 20)),
+            "its entry 0x1100000 is in none of its segments"
+        );
+        assert!(refused(&vmlinux("Linux", 16 << 20, (4 << 30) - 4096)).contains("beyond 4 GiB"));
+    }
+
     /// One that begins in the middle of a page takes a page more than its length has.
     #[test]
     fn a_segment_takes_all_pages_that_it_touches() {
@@ -265,6 +315,18 @@ mod tests {
             bytes[56..58].copy_from_slice(&count.to_le_bytes());
             bytes.extend(tail);
             let _ = program(&bytes, ELF).map(|program| clash(&program.segments));
+        }
+
+        /// Whatever a vmlinux' notes and program headers say.
+        #[test]
+        fn no_vmlinux_panics(at in 0usize..300, word: u64, len in 0usize..300) {
+            let mut bytes = vmlinux("Linux", 16 << 20, 18 << 20);
+            if let Some(field) = bytes.get_mut(at..at + 8) {
+                field.copy_from_slice(&word.to_le_bytes());
+            }
+            let _ = kernel(&bytes);
+            bytes.truncate(len);
+            let _ = kernel(&bytes);
         }
 
         #[test]

@@ -215,7 +215,7 @@ fn yes() -> bool {
 pub enum Guest {
     /// An unmodified Linux.
     Linux {
-        /// bzImage: a path from the manifest's folder, or `artifact:NAME`.
+        /// bzImage, or the vmlinux in it: a path from the manifest's folder, or `artifact:NAME`.
         kernel: String,
         /// Initial RAM file system, likewise.
         initrd: Option<String>,

@@ -207,9 +207,9 @@ impl Machine {
 /// Guest of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guest {
-    /// An unmodified Linux bzImage.
+    /// An unmodified Linux.
     Linux {
-        /// bzImage.
+        /// bzImage, or the vmlinux in it.
         kernel: PathBuf,
         /// Initial RAM file system.
         initrd: Option<PathBuf>,

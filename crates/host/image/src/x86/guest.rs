@@ -1,6 +1,7 @@
 //! Guests of x86-64: what both kinds start on, and how an unmodified Linux is started (zero page, e820, ACPI, SMBIOS,
 //! reset vector).
 
+use super::linux::{Image, setup};
 use super::{acpi, smbios};
 use crate::Error;
 use crate::elf::Program;
@@ -81,21 +82,6 @@ fn entry(pc: u64, sp: u64) -> Entry {
     Entry { pc, sp, tables: TABLES_GPA }
 }
 
-/// Offsets in the setup header (Linux, Documentation/arch/x86/boot.rst).
-mod setup {
-    pub const SECTS: usize = 0x1F1;
-    pub const JUMP: usize = 0x201;
-    pub const MAGIC: usize = 0x202;
-    pub const VERSION: usize = 0x206;
-    pub const TYPE_OF_LOADER: usize = 0x210;
-    pub const RAMDISK_IMAGE: usize = 0x218;
-    pub const RAMDISK_SIZE: usize = 0x21C;
-    pub const CMD_LINE_PTR: usize = 0x228;
-    pub const XLOADFLAGS: usize = 0x236;
-    pub const PREF_ADDRESS: usize = 0x258;
-    pub const INIT_SIZE: usize = 0x260;
-}
-
 fn linux(
     sandbox: &Sandbox,
     (machine, ends): (&Machine, &[End]),
@@ -104,20 +90,9 @@ fn linux(
     cmdline: &str,
 ) -> Result<Guest, Error> {
     let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
-    let int = |at: usize, len: usize| {
-        let bytes = kernel.get(at..at + len).unwrap_or(&[]);
-        bytes.iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b))
-    };
-    if int(setup::MAGIC, 4) != u64::from(u32::from_le_bytes(*b"HdrS"))
-        || int(setup::VERSION, 2) < 0x20C
-        || int(setup::XLOADFLAGS, 2) & 1 == 0
-    {
-        return Err(wrong("its kernel is no 64-bit bzImage (boot protocol 2.12 or later)".into()));
-    }
-    let setup_len = (int(setup::SECTS, 1).max(1) as usize + 1) * 512;
-    let load = int(setup::PREF_ADDRESS, 8);
+    let image = Image::read(kernel).map_err(wrong)?;
     let low = sandbox.ram.first().map_or(0, |r| r.gpa + r.len).min(GUEST_LOW_END);
-    let needed = load + int(setup::INIT_SIZE, 4);
+    let needed = image.end;
     if needed > low {
         return Err(wrong(format!("its kernel needs memory up to {needed:#x}; it has {low:#x}")));
     }
@@ -131,9 +106,10 @@ fn linux(
     }
 
     let mut zero_page = vec![0u8; PAGE as usize];
-    let header_end = setup::MAGIC + int(setup::JUMP, 1) as usize;
-    zero_page[setup::SECTS..header_end].copy_from_slice(&kernel[setup::SECTS..header_end]);
     let mut put = |at: usize, bytes: &[u8]| zero_page[at..at + bytes.len()].copy_from_slice(bytes);
+    for (at, bytes) in &image.header {
+        put(*at, bytes);
+    }
     put(setup::TYPE_OF_LOADER, &[0xFF]);
     put(
         setup::RAMDISK_IMAGE,
@@ -160,14 +136,13 @@ fn linux(
     pieces.push(Piece { gpa: ACPI_GPA, bytes: acpi::tables(sandbox, machine, ends, ACPI_GPA) });
     pieces.push(Piece { gpa: SMBIOS_GPA, bytes: smbios::tables(SMBIOS_GPA) });
     pieces.push(Piece { gpa: RESET_VECTOR_GPA, bytes: reset_vector() });
-    pieces.push(Piece { gpa: load, bytes: kernel[setup_len.min(kernel.len())..].to_vec() });
+    pieces.extend(image.pieces);
     if !initrd.is_empty() {
         pieces.push(Piece { gpa: initrd_at, bytes: initrd });
     }
-    const ENTRY64: u64 = 0x200;
     Ok(Guest {
         pieces,
-        entry: entry(load + ENTRY64, TABLES_END),
+        entry: entry(image.entry, TABLES_END),
         argument: ZERO_PAGE_GPA,
         segments: Vec::new(),
         default_rights: Rights::RWX,

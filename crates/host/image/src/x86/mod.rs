@@ -7,6 +7,7 @@ mod guest;
 pub mod ioapic;
 mod iommu;
 mod kernel;
+mod linux;
 mod loader;
 mod ports;
 mod smbios;

@@ -1,0 +1,136 @@
+//! A Linux kernel's file: where its bytes go, and what the kernel is told of it (Documentation/arch/x86/boot.rst).
+
+use crate::guest::Piece;
+use object::Endianness;
+use object::elf::{FileHeader64, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader};
+
+/// Offsets in the setup header, which are those in the zero page, too.
+pub mod setup {
+    pub const SECTS: usize = 0x1F1;
+    pub const BOOT_FLAG: usize = 0x1FE;
+    pub const JUMP: usize = 0x201;
+    pub const MAGIC: usize = 0x202;
+    pub const VERSION: usize = 0x206;
+    pub const TYPE_OF_LOADER: usize = 0x210;
+    pub const LOADFLAGS: usize = 0x211;
+    pub const RAMDISK_IMAGE: usize = 0x218;
+    pub const RAMDISK_SIZE: usize = 0x21C;
+    pub const CMD_LINE_PTR: usize = 0x228;
+    pub const KERNEL_ALIGNMENT: usize = 0x230;
+    pub const XLOADFLAGS: usize = 0x236;
+    pub const PREF_ADDRESS: usize = 0x258;
+    pub const INIT_SIZE: usize = 0x260;
+}
+
+const MAGIC: [u8; 4] = *b"HdrS";
+/// Parts of a segment that are left out if they are zero: memory is. A vmlinux has megabytes of them.
+const CHUNK: usize = 64 << 10;
+
+/// A kernel, ready to be placed.
+pub struct Image {
+    /// The zero page's header.
+    pub header: Vec<(usize, Vec<u8>)>,
+    /// Contents of memory.
+    pub pieces: Vec<Piece>,
+    /// First instruction, in 64-bit mode.
+    pub entry: u64,
+    /// End of the memory that it uses while it starts.
+    pub end: u64,
+}
+
+impl Image {
+    /// Reads a bzImage or a vmlinux.
+    ///
+    /// # Errors
+    /// Why it is neither.
+    pub fn read(kernel: &[u8]) -> Result<Self, String> {
+        if kernel.starts_with(b"\x7fELF") { Self::vmlinux(kernel) } else { Self::bz_image(kernel) }
+    }
+
+    fn bz_image(kernel: &[u8]) -> Result<Self, String> {
+        let int = |at: usize, len: usize| {
+            let bytes = kernel.get(at..at + len).unwrap_or(&[]);
+            bytes.iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b))
+        };
+        if int(setup::MAGIC, 4) != u64::from(u32::from_le_bytes(MAGIC))
+            || int(setup::VERSION, 2) < 0x20C
+            || int(setup::XLOADFLAGS, 2) & 1 == 0
+        {
+            return Err("its kernel is no 64-bit bzImage (boot protocol 2.12 or later)".into());
+        }
+        let length = (int(setup::SECTS, 1).max(1) as usize + 1) * 512;
+        let load = int(setup::PREF_ADDRESS, 8);
+        let header_end = setup::MAGIC + int(setup::JUMP, 1) as usize;
+        let header = kernel.get(setup::SECTS..header_end).unwrap_or(&[]).to_vec();
+        const ENTRY64: u64 = 0x200;
+        Ok(Self {
+            header: vec![(setup::SECTS, header)],
+            pieces: vec![Piece { gpa: load, bytes: kernel[length.min(kernel.len())..].to_vec() }],
+            entry: load + ENTRY64,
+            end: load + int(setup::INIT_SIZE, 4),
+        })
+    }
+
+    /// A vmlinux has no header, so this writes what the kernel reads of one: marks, and an alignment.
+    fn vmlinux(kernel: &[u8]) -> Result<Self, String> {
+        const LOADED_HIGH: u8 = 1;
+        let header = vec![
+            (setup::BOOT_FLAG, 0xAA55u16.to_le_bytes().to_vec()),
+            (setup::MAGIC, MAGIC.to_vec()),
+            (setup::VERSION, 0x20Fu16.to_le_bytes().to_vec()),
+            (setup::LOADFLAGS, vec![LOADED_HIGH]),
+            (setup::KERNEL_ALIGNMENT, 0x0020_0000u32.to_le_bytes().to_vec()),
+        ];
+        let wrong = |error: object::read::Error| format!("its vmlinux: {error}");
+        let file = FileHeader64::<Endianness>::parse(kernel).map_err(wrong)?;
+        let endian = file.endian().map_err(wrong)?;
+        let (mut pieces, mut end) = (Vec::new(), 0);
+        for segment in file.program_headers(endian, kernel).map_err(wrong)? {
+            if segment.p_type(endian) != PT_LOAD {
+                continue;
+            }
+            // By physical addresses: the kernel starts on tables that map memory to itself.
+            let start = segment.p_paddr(endian);
+            let bytes = segment.data(endian, kernel);
+            let bytes =
+                bytes.map_err(|()| "its vmlinux has a segment beyond its end".to_owned())?;
+            for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+                if chunk.iter().any(|byte| *byte != 0) {
+                    append(&mut pieces, start + (index * CHUNK) as u64, chunk);
+                }
+            }
+            end = end.max(start.saturating_add(segment.p_memsz(endian)));
+        }
+        Ok(Self { header, pieces, entry: file.e_entry(endian), end })
+    }
+}
+
+/// Adds bytes to the last piece where they follow it, else as one of their own.
+fn append(pieces: &mut Vec<Piece>, gpa: u64, bytes: &[u8]) {
+    match pieces.last_mut() {
+        Some(last) if last.gpa + last.bytes.len() as u64 == gpa => last.bytes.extend(bytes),
+        _ => pieces.push(Piece { gpa, bytes: bytes.to_vec() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_of_zeros_are_left_out_and_others_stay_together() {
+        let mut pieces = Vec::new();
+        append(&mut pieces, 0x1000, &[1; 8]);
+        append(&mut pieces, 0x1008, &[2; 8]);
+        append(&mut pieces, 0x2000, &[3; 8]);
+        let seen: Vec<_> = pieces.iter().map(|piece| (piece.gpa, piece.bytes.len())).collect();
+        assert_eq!(seen, [(0x1000, 16), (0x2000, 8)]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_kernel_is_refused() {
+        assert!(Image::read(b"\x7fELF").is_err());
+        assert!(Image::read(&[0; 0x300]).is_err());
+    }
+}
