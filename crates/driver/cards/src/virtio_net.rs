@@ -269,6 +269,8 @@ impl<R: Registers, M: Memory, C: Clock> Card for VirtioNet<R, M, C> {
     }
 
     fn reset(&mut self) -> Result<(), Wrong> {
+        // Else it would not be told of its buffers.
+        self.fault = None;
         self.fault = match self.start() {
             Ok(mac) if mac == self.mac => None,
             Ok(_) => Some(Wrong::Lies("address that a reset changes")),

@@ -295,7 +295,7 @@ fn it_interrupts_only_where_it_shall() {
 
 #[test]
 fn whatever_it_writes_no_driver_panics() {
-    let mut random = SplitMix64::new(7);
+    let mut random = SplitMix64(7);
     for _ in 0..300 {
         let device = Device::with(|_| {});
         let mut card = device.open().unwrap();

@@ -12,7 +12,7 @@ use bulkhead_virtio::net::{RECEIVE, SEND};
 use std::cell::Cell;
 use std::rc::Rc;
 
-const SECTION: usize = 256 << 10;
+const SECTION: usize = 1 << 20;
 const BUS: u64 = 0xD200_0000;
 const PATIENCE: u64 = 1_000_000;
 const LIMIT: Limit = Limit { rate: 1000, burst: 4 };
@@ -263,10 +263,11 @@ impl World {
         world.drivers.iter_mut().for_each(Driver::begin);
         (0..3).for_each(|_| {
             world.wire.arm();
+            assert!(world.wire.receive(&mut [0; bulkhead_net::FRAME]).is_none());
             world.gate.arm(true);
             world.round();
         });
-        world.drivers.iter_mut().for_each(Driver::begin_again_if_needed);
+        world.drivers.iter_mut().for_each(Driver::assert_begun);
         world.news.clear();
         world
     }
@@ -290,7 +291,7 @@ impl World {
 }
 
 impl Driver {
-    fn begin_again_if_needed(&mut self) {
+    fn assert_begun(&mut self) {
         let hello = Hello::of(self.theirs.look(HELLO / 8));
         assert_eq!((hello.phase, u64::from(hello.seen)), (Phase::Open, self.epoch));
     }
