@@ -69,11 +69,12 @@ struct bh_queue {
 	 */
 	bool copied;
 	/*
-	 * A disk's: the last byte that the device writes is its status. Chains outlive the
-	 * device side, and end with an error when the device is given up; a chain that has,
-	 * so that the driver is to be told.
+	 * A disk's: the last byte that the device writes is its status. A disk's or a card's:
+	 * chains outlive the device side. A disk's, or what a card sends: they end with an
+	 * error, or unsent, when no answer is to come any more; a chain that has, so that the
+	 * driver is to be told.
 	 */
-	bool answers, failed;
+	bool answers, kept, ends, failed;
 	struct bh_chain *chains;
 	struct list_head waiting;
 };
@@ -100,8 +101,8 @@ struct bh_device {
 	unsigned int watches;
 	u32 epoch, peer, refused;
 	/*
-	 * The device outlives its side: that is away, since when. It is given up: all requests
-	 * fail. The module leaves it. A queue looks at these under its lock; whoever changes one
+	 * The device outlives its side: that is away, since when. No answer is to come: all
+	 * requests fail, and no packet waits. The module leaves it. A queue looks at these under its lock; whoever changes one
 	 * takes each queue's lock afterwards, and then no queue is at work by the old value.
 	 */
 	bool outlives, away, dead, leaving;

@@ -146,7 +146,7 @@ static void complete_one(struct bh_queue *q, u32 head, u32 len)
 		smp_store_release(&q->ring.used->idx, (__force __virtio16)cpu_to_le16(q->given));
 }
 
-/* Ends a disk's request with an error. The driver is told by the next look. */
+/* Ends a disk's request with an error, or a card's packet unsent. The driver is told by the next look. */
 static void fail(struct bh_queue *q, u16 head, u8 *status)
 {
 	if (status)
@@ -165,11 +165,11 @@ static void offer(struct bh_queue *q, u16 head)
 	smp_store_release(&q->avail->idx, (__force __virtio16)cpu_to_le16(q->offered));
 }
 
-/* A disk's requests keep their order: its next session gets them once more. */
+/* Chains that are kept keep their order: the next session gets them once more. */
 static void live(struct bh_queue *q, u16 id, struct bh_chain chain)
 {
 	q->chains[id] = chain;
-	if (!q->answers)
+	if (!q->kept)
 		return;
 	q->chains[id].since = jiffies;
 	list_add_tail(&q->chains[id].entry, &q->waiting);
@@ -204,7 +204,7 @@ static void settled(struct bh_queue *q, struct bh_chain *chain)
 	if (chain->in_len)
 		pool_give(&q->in, chain->in, chain->in_len);
 	chain->live = false;
-	if (q->answers)
+	if (q->kept)
 		list_del(&chain->entry);
 }
 
@@ -249,8 +249,8 @@ static bool take_one(struct bh_queue *q)
 		return true;
 	}
 	/* There is never room for it, or never an answer. */
-	if (q->answers &&
-	    (READ_ONCE(bh->dead) || DIV_ROUND_UP(max(out_len, in_len), GRANULE) > q->out.granules)) {
+	if ((q->ends && READ_ONCE(bh->dead)) ||
+	    (q->answers && DIV_ROUND_UP(max(out_len, in_len), GRANULE) > q->out.granules)) {
 		q->taken++;
 		fail(q, head, last);
 		return true;
@@ -420,7 +420,7 @@ unsigned int bh_take(struct bh_queue *q)
 	return n;
 }
 
-/* Ends the oldest request without an answer; 0: there is none. */
+/* Ends the oldest request without an answer, or the oldest packet; 0: there is none. */
 static int fail_one(struct bh_queue *q)
 {
 	struct bh_chain *chain = list_first_entry_or_null(&q->waiting, struct bh_chain, entry);
@@ -440,21 +440,35 @@ unsigned int bh_drain(struct bh_queue *q)
 	int more = 1;
 
 	/* Another session of such a device is another device. */
-	if (!q->answers && !joined(bh))
+	if (!q->kept && !joined(bh))
 		return 0;
 	for (n = 0; more && n < q->num && (used(q) || READ_ONCE(bh->dead)); n += more) {
 		spin_lock_irqsave(&q->lock, flags);
-		/* Of a disk a session can end, and another begin, between two chains. */
-		if (READ_ONCE(bh->dead) && q->answers)
+		/* A session of what outlives one can end, and another begin, between two chains. */
+		if (READ_ONCE(bh->dead) && q->ends)
 			more = fail_one(q);
 		else if (READ_ONCE(bh->spoilt) || READ_ONCE(bh->away) ||
-			 (q->answers && !joined(bh)))
+			 (q->kept && !joined(bh)))
 			more = 0;
 		else
 			more = drain_one(q);
 		spin_unlock_irqrestore(&q->lock, flags);
 	}
 	return n;
+}
+
+/* Gives the driver the chains of a packet whose rest will not come, empty: it drops each of them. */
+static void cut(struct bh_queue *q)
+{
+	u16 i = le16_to_cpu((__force __le16)q->ring.used->idx);
+
+	if (!q->rest)
+		return;
+	for (; i != q->given; i++)
+		q->ring.used->ring[i & (q->num - 1)].len = 0;
+	q->rest = 0;
+	smp_store_release(&q->ring.used->idx, (__force __virtio16)cpu_to_le16(q->given));
+	q->failed = true;
 }
 
 void bh_again(struct bh_queue *q)
@@ -465,7 +479,9 @@ void bh_again(struct bh_queue *q)
 	spin_lock_irqsave(&q->lock, flags);
 	q->offered = 0;
 	q->seen = 0;
-	if (q->answers)
+	if (q->kept && q->vq)
+		cut(q);
+	if (q->kept)
 		list_for_each_entry(chain, &q->waiting, entry)
 			offer(q, chain - q->chains);
 	spin_unlock_irqrestore(&q->lock, flags);

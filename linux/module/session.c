@@ -13,7 +13,8 @@
  * it without a limit.
  *
  * A disk outlives its device side. Requests without an answer wait, with what they write in
- * the own section, and are offered to the next session once more, in their order.
+ * the own section, and are offered to the next session once more, in their order. So does a
+ * network card. Its packets wait for a short time, then they are lost as on any network.
  *
  * Here are the lives of both sides and what wakes them; the copies are mirror.c's.
  */
@@ -46,7 +47,10 @@ MODULE_PARM_DESC(idle_us, "microseconds between looks at an idle device that doe
 
 static unsigned int revive_s = 30;
 module_param(revive_s, uint, 0644);
-MODULE_PARM_DESC(revive_s, "seconds that a disk's requests wait for a device side that is away or silent");
+MODULE_PARM_DESC(revive_s, "seconds that a disk or card waits for a device side that is away, a disk also for a silent one");
+
+/* How long a card's packets wait for its device side: a kernel complains of them after 5 s. */
+#define PACKETS_MS 2000
 
 /*
  * How often it looks, at most, whether there is a device side at all; and a disk's at least. A
@@ -69,7 +73,7 @@ struct bh_description {
 	};
 };
 
-/* A virtio device: as long as one session lasts, or a disk some, or as somebody holds it. */
+/* A virtio device: as long as one session lasts, or a disk or card some, or as somebody holds it. */
 struct bh_virtio {
 	struct virtio_device vdev;
 	struct bh_device *bh;
@@ -80,6 +84,11 @@ struct bh_virtio {
 	/* It could not be registered. */
 	bool failed;
 };
+
+static bool is_disk(const struct bh_device *bh)
+{
+	return bh->virtio && bh->virtio->is.device == VIRTIO_ID_BLOCK;
+}
 
 static struct bh_device *of(struct virtio_device *vdev)
 {
@@ -127,7 +136,7 @@ static bool notify(struct virtqueue *vq)
 	ktime_t soon = micros(poll_us);
 	unsigned long flags;
 
-	if (READ_ONCE(bh->spoilt) && !q->copied && !q->answers)
+	if (READ_ONCE(bh->spoilt) && !q->copied && !q->kept)
 		return false;
 	if (bh_take(q))
 		ring(bh);
@@ -193,7 +202,7 @@ static bool caught_up(struct bh_device *bh)
 {
 	unsigned int n;
 
-	if (!bh->outlives)
+	if (!bh->queues[0].answers)
 		return false;
 	for (n = 0; n < BH_QUEUES; n++)
 		if (bh->queues[n].vq && !list_empty(&bh->queues[n].waiting))
@@ -447,6 +456,8 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 	q->receives = virtio->vdev.id.device == VIRTIO_ID_NET && n % 2 == 0;
 	q->merged = __virtio_test_bit(&virtio->vdev, VIRTIO_NET_F_MRG_RXBUF);
 	q->answers = virtio->vdev.id.device == VIRTIO_ID_BLOCK;
+	q->kept = q->answers || virtio->vdev.id.device == VIRTIO_ID_NET;
+	q->ends = q->kept && !q->receives;
 	INIT_LIST_HEAD(&q->waiting);
 	spin_unlock_irqrestore(&q->lock, flags);
 	err = share(q, n, count);
@@ -631,12 +642,12 @@ static void begin(struct bh_device *bh, u32 peer)
 	}
 	virtio->vdev.id.device = virtio->is.device;
 	virtio->vdev.id.vendor = BH_VENDOR;
-	bh->outlives = virtio->is.device == VIRTIO_ID_BLOCK;
+	bh->outlives = virtio->is.device != VIRTIO_ID_CONSOLE;
 	bh->virtio = virtio;
 	queue_work(system_long_wq, &bh->plug);
 }
 
-/* No answer will come any more: a disk's requests end with errors, so that nobody waits for them. */
+/* No answer is to come: a disk's requests end with errors, a card's packets unsent, so that nobody waits for them. */
 static void give_up(struct bh_device *bh)
 {
 	WRITE_ONCE(bh->dead, true);
@@ -656,7 +667,7 @@ static void unplug(struct bh_device *bh)
 		put_device(&virtio->vdev.dev);
 	} else {
 		/* Nobody waits any more for what will not come. A disk's driver waits for errors. */
-		if (!bh->outlives)
+		if (!is_disk(bh))
 			virtio_break_device(&virtio->vdev);
 		unregister_virtio_device(&virtio->vdev);
 	}
@@ -720,6 +731,7 @@ static void revive(struct bh_device *bh, u32 peer)
 	}
 	mutex_lock(&bh->life);
 	WRITE_ONCE(bh->peer, peer);
+	WRITE_ONCE(bh->dead, false);
 	/*
 	 * First: what a queue takes from now on it offers itself, and bh_again() gives that its
 	 * place if it came too early. The device side looks at nothing before the hello.
@@ -759,7 +771,7 @@ static void watch(struct work_struct *work)
 	WRITE_ONCE(bh->heard, hello);
 	if (READ_ONCE(bh->leaving)) {
 		/* As long as it answers, a disk's driver may still write. */
-		if (bh->outlives && (lost || late(bh)))
+		if (is_disk(bh) && (lost || late(bh)))
 			give_up(bh);
 		queue_delayed_work(system_long_wq, &bh->watch, msecs_to_jiffies(WATCH_MS));
 		return;
@@ -775,6 +787,9 @@ static void watch(struct work_struct *work)
 		bh->refused = bh->peer;
 		end(bh);
 	}
+	if (bh->away && !bh->dead && !is_disk(bh) &&
+	    time_after(jiffies, bh->since + msecs_to_jiffies(PACKETS_MS)))
+		give_up(bh);
 	if (!bh->virtio && open && peer != bh->refused)
 		begin(bh, peer);
 	if (time_after_eq(jiffies, bh->watched + msecs_to_jiffies(WATCH_MS))) {

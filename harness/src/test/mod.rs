@@ -25,6 +25,7 @@ mod figures;
 mod files;
 mod fuzz;
 mod fuzzed;
+mod gate;
 mod guarantees;
 mod guest;
 mod host;
@@ -96,6 +97,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(net::jobs());
     jobs.extend(virtio::jobs());
     jobs.extend(outside::jobs());
+    jobs.extend(gate::jobs());
     jobs.extend(block::jobs());
     jobs.extend(block_attach::jobs());
     jobs.extend(trace::jobs());

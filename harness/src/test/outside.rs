@@ -37,22 +37,38 @@ fn text() -> Vec<u8> {
 }
 
 /// The world: whoever asks for the text gets it, and it keeps the text of whoever sends one.
-struct World {
+pub(super) struct World {
     listener: TcpListener,
-    text: Vec<u8>,
+    pub(super) text: Vec<u8>,
     got: Mutex<Vec<u8>>,
     over: AtomicBool,
 }
 
 impl World {
-    fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let (text, got) = (text(), Mutex::default());
         Ok(Self { listener, text, got, over: AtomicBool::new(false) })
     }
 
-    fn serve(&self) {
+    /// The port of this host at which it listens.
+    pub(super) fn port(&self) -> Result<u16, String> {
+        self.listener.local_addr().map(|at| at.port()).map_err(|why| why.to_string())
+    }
+
+    /// What it was sent.
+    pub(super) fn got(&self) -> Vec<u8> {
+        self.got.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Ends [`World::serve`].
+    pub(super) fn end(&self) {
+        self.over.store(true, Relaxed);
+    }
+
+    /// Serves until the end.
+    pub(super) fn serve(&self) {
         while !self.over.load(Relaxed) {
             match self.listener.accept() {
                 // A connection that breaks shows in what its client says.
@@ -113,18 +129,18 @@ fn system(kernels: [&str; 2], [function, name]: Card, port: u16) -> Manifest {
 
 fn outside(bench: &Bench, kernels: [&str; 2], card: Card) -> Result<String, String> {
     let world = World::new().map_err(|why| format!("no port of this host: {why}"))?;
-    let port = world.listener.local_addr().map_err(|why| why.to_string())?.port();
+    let port = world.port()?;
     let seen = thread::scope(|scope| {
         scope.spawn(|| world.serve());
         let seen = look(&system(kernels, card, port), bench);
-        world.over.store(true, Relaxed);
+        world.end();
         seen
     })?;
     let said = driver(&seen)?;
     seen.ensure(said.contains("3 packets received"), "the world outside did not answer")?;
     let bytes = world.text.len();
     seen.ensure(said.contains(&format!("{bytes} /tmp/text")), "the text did not arrive")?;
-    let got = world.got.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    seen.ensure(*got == world.text, format!("{} of {bytes} bytes came back whole", got.len()))?;
+    let got = world.got();
+    seen.ensure(got == world.text, format!("{} of {bytes} bytes came back whole", got.len()))?;
     Ok(format!("{bytes} bytes there and back"))
 }

@@ -3,5 +3,6 @@
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod disk;
+pub mod function;
 pub mod progress;
 pub mod serve;

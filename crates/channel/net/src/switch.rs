@@ -11,7 +11,7 @@ pub type Mac = [u8; 6];
 /// Bytes of a header: destination, source, type.
 const HEADER: usize = 14;
 /// The bit of an address that means several stations.
-const GROUP: u8 = 1;
+pub(crate) const GROUP: u8 = 1;
 
 /// Why a frame goes nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Refused {
     Malformed,
     /// Its source is another port's.
     Stolen,
+    /// The port has sent too many frames to several ports ([`crate::Pinned`]).
+    Storm,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,8 +6,9 @@
 //! The driver trusts no word about which command failed, as emulators differ in `PxCI` and `PxCMD.CCS`. After an error
 //! it carries out all unanswered requests again, each alone; one that fails alone has failed.
 
-use crate::device::{Clock, Memory, Registers, Window, Wrong, clear, useless, wait};
 use crate::flights::{Answer, Flights};
+use crate::useless;
+use bulkhead_device::{Clock, Memory, Registers, Window, Wrong, clear, wait};
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Operation, Request};
 
 /// Class, subclass and interface of such a function.

@@ -13,12 +13,22 @@
 #![forbid(unsafe_code)]
 
 pub mod ahci;
-mod device;
 mod flights;
 pub mod nvme;
 pub mod virtio_blk;
 
 pub use ahci::Ahci;
-pub use device::{Clock, Configuration, Memory, Registers, Wrong};
+pub use bulkhead_device::{Clock, Configuration, Memory, Registers, Wrong};
 pub use nvme::Nvme;
 pub use virtio_blk::VirtioBlk;
+
+use bulkhead_store::disk::Info;
+
+/// Returns why a disk that was reset is of no use, if it is not: it did not start, or is another one.
+fn useless(old: &Info, started: Result<Info, Wrong>) -> Option<Wrong> {
+    match started {
+        Ok(info) if info == *old => None,
+        Ok(_) => Some(Wrong::Lies("description that a reset changes")),
+        Err(wrong) => Some(wrong),
+    }
+}

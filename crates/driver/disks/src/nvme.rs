@@ -4,8 +4,9 @@
 //! The identifier of a command is its slot's number. The driver waits for commands of the admin queue, one at a time,
 //! while it sets the controller up. Their interrupts, of message 0, need no handler.
 
-use crate::device::{Clock, Memory, Registers, Window, Wrong, clear, useless, wait};
 use crate::flights::{Answer, Flights, SLOTS};
+use crate::useless;
+use bulkhead_device::{Clock, Memory, Registers, Window, Wrong, clear, wait};
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Operation, Request};
 
 /// Class, subclass and interface of such a function.

@@ -1,6 +1,11 @@
-//! A device as its driver sees it.
+//! A device as its driver sees it: portable, without `unsafe`. A driver reaches its device by [`Registers`],
+//! [`Configuration`], [`Memory`] and [`Clock`], and each of its waits has a limit. [`virtio`] is common to all virtio
+//! devices.
+#![no_std]
+#![forbid(unsafe_code)]
 
-use bulkhead_store::disk::Info;
+pub mod virtio;
+
 use core::fmt;
 
 /// Registers in memory: a BAR. A write of one comes after all earlier writes to [`Memory`].
@@ -77,7 +82,7 @@ pub trait Clock {
     fn now(&self) -> u64;
 }
 
-/// Reason why a disk does not work.
+/// Reason why a device does not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// It lacks something that its driver needs.
@@ -93,22 +98,18 @@ pub enum Wrong {
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lacks(what) => write!(f, "the disk has no {what}"),
-            Self::Silent(what) => write!(f, "the disk is silent: no {what} in time"),
-            Self::Lies(what) => write!(f, "the disk names an impossible {what}"),
+            Self::Lacks(what) => write!(f, "the device has no {what}"),
+            Self::Silent(what) => write!(f, "the device is silent: no {what} in time"),
+            Self::Lies(what) => write!(f, "the device names an impossible {what}"),
             Self::Failed(what, status) => {
-                write!(f, "the disk fails to {what} with status {status:#x}")
+                write!(f, "the device fails to {what} with status {status:#x}")
             }
         }
     }
 }
 
 /// Waits until something is there, at most for so many nanoseconds.
-pub(crate) fn wait<T>(
-    clock: &impl Clock,
-    limit: u64,
-    mut look: impl FnMut() -> Option<T>,
-) -> Option<T> {
+pub fn wait<T>(clock: &impl Clock, limit: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = clock.now();
     loop {
         // The time is read before the look: a long interruption between them costs no answer.
@@ -122,7 +123,10 @@ pub(crate) fn wait<T>(
 }
 
 /// Clears memory for queues, if there is enough of it at a page's beginning.
-pub(crate) fn clear(memory: &impl Memory, bytes: usize) -> Result<(), Wrong> {
+///
+/// # Errors
+/// There is not.
+pub fn clear(memory: &impl Memory, bytes: usize) -> Result<(), Wrong> {
     let fits = memory.bytes() >= bytes && memory.address().is_multiple_of(4096);
     if !fits || memory.address().checked_add(bytes as u64).is_none() {
         return Err(Wrong::Lacks("memory for its queues"));
@@ -131,18 +135,9 @@ pub(crate) fn clear(memory: &impl Memory, bytes: usize) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Returns why a disk that was reset is of no use, if it is not: it did not start, or is another one.
-pub(crate) fn useless(old: &Info, started: Result<Info, Wrong>) -> Option<Wrong> {
-    match started {
-        Ok(info) if info == *old => None,
-        Ok(_) => Some(Wrong::Lies("description that a reset changes")),
-        Err(wrong) => Some(wrong),
-    }
-}
-
 /// Part of a device's registers that lies within them.
 #[derive(Debug)]
-pub(crate) struct Window<R> {
+pub struct Window<R> {
     registers: R,
     start: u64,
 }
@@ -154,14 +149,17 @@ impl<R: Registers> Window<R> {
         inside.then_some(Self { registers, start })
     }
 
+    /// Reads 8 bits.
     pub fn read8(&self, at: u64) -> u8 {
         self.registers.read8(self.start + at)
     }
 
+    /// Reads 16 bits.
     pub fn read16(&self, at: u64) -> u16 {
         self.registers.read16(self.start + at)
     }
 
+    /// Reads 32 bits.
     pub fn read32(&self, at: u64) -> u32 {
         self.registers.read32(self.start + at)
     }
@@ -172,14 +170,17 @@ impl<R: Registers> Window<R> {
         u64::from(low) | u64::from(self.read32(at + 4)) << 32
     }
 
+    /// Writes 8 bits.
     pub fn write8(&self, at: u64, value: u8) {
         self.registers.write8(self.start + at, value);
     }
 
+    /// Writes 16 bits.
     pub fn write16(&self, at: u64, value: u16) {
         self.registers.write16(self.start + at, value);
     }
 
+    /// Writes 32 bits.
     pub fn write32(&self, at: u64, value: u32) {
         self.registers.write32(self.start + at, value);
     }
