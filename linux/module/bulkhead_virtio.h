@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the parts of the module know of a device: session.c, which follows the two sides'
- * lives, mirror.c, which carries what is in the queues, and block.c, which knows disks.
+ * lives, notify.c, which wakes them, device.c, which a driver calls, mirror.c, which carries what
+ * is in the queues, and block.c, which knows disks.
  */
 #ifndef BULKHEAD_VIRTIO_H
 #define BULKHEAD_VIRTIO_H
