@@ -57,7 +57,7 @@ for modules in "$ARTIFACTS"/linux-*.modules; do
         link:/sbin/modprobe=/bin/busybox
 done
 
-initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio bulkheadctl "tree:/=$ARTIFACTS/linux-6.12-cloud.modules" \
+initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio bulkheadctl "tree:/=$ARTIFACTS/modules-6.12-cloud" \
     file:/etc/bulkhead/systems/demo.toml=systems/demo.toml file:/etc/bulkhead/machines/qemu-q35.toml=machines/qemu-q35.toml \
     link:/etc/bulkhead/system.toml=systems/demo.toml link:/sbin/modprobe=/bin/busybox
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # target/artifacts/debian.img: a small Debian on an ext4 file system without
-# partitions, for Linux guests that have a disk; and target/artifacts/iperf3, a tree
+# partitions, for Linux guests that have a disk, and behind it a disk of 16 MiB of its
+# own with a FAT partition, for guests that keep a log there; and target/artifacts/iperf3, a tree
 # with that program and its libraries for those that have none. Debian 13's packages (or 12's,
 # should a mirror have no others), unpacked, not installed: no maintainer script
 # runs, nothing needs root, nothing is mounted. Kernel, drivers and our own
@@ -20,8 +21,10 @@ APT=$ROOT/target/apt/disk
 DEBS=$APT/debs
 FETCHED=$APT/debs.sha256
 # Raise it when the recipe below changes.
-FORMAT=2
-SIZE=1G
+FORMAT=3
+# MiB of Debian, and of the disk for logs (systems/demo.toml has both in sectors).
+SIZE=1008
+LOG_SIZE=16
 # ext4 holds the file system's identity; `bulkhead.root=` takes the device's name.
 UUID=6a1f0c52-0f5e-4c8e-9d0b-b0c1bead0001
 
@@ -130,10 +133,33 @@ alone() { # tree
     mv "$new" "$PROGRAM"
 }
 
+# A disk for logs behind Debian's file system: a partition table, and an empty FAT16
+# from its 64th sector on.
+add_log() { # image
+    local at=$((SIZE << 20)) first=64 count
+    count=$(((LOG_SIZE << 11) - first))
+    truncate -s $(((SIZE + LOG_SIZE) << 20)) "$1"
+    # Kind 0x0E: FAT16, by block numbers.
+    { printf '\0\0\0\0\x0e\0\0\0' && le32 $first && le32 $count; } | put $((at + 446)) "$1"
+    printf '\x55\xaa' | put $((at + 510)) "$1"
+    # The serial number, so that the image is the same each time.
+    mformat -i "$1@@$((at + (first << 9)))" -T $count -h 16 -s 63 -c 4 -H $first -N b0b0b0b0 -v LOG :: ||
+        die "mformat failed"
+}
+
+le32() { # number
+    local byte
+    for byte in 0 8 16 24; do printf "\\x$(printf %02x $((($1 >> byte) & 255)))"; done
+}
+
+put() { # offset file; bytes from the standard input
+    dd of="$2" bs=1 seek="$1" conv=notrunc status=none
+}
+
 image() { # tree
     local root=$1 new=$IMAGE.new
     rm -f "$new"
-    truncate -s "$SIZE" "$new"
+    truncate -s "${SIZE}M" "$new"
     # Tables are written now: the kernel would do it in the background of what is
     # measured.
     mke2fs -q -F -t ext4 -b 4096 -m 0 -J size=8 -L bulkhead -U "$UUID" \
@@ -145,6 +171,7 @@ image() { # tree
             sed 's/.*/set_inode_field "\/&" uid 0\nset_inode_field "\/&" gid 0/' |
             debugfs -w -f - "$new" >"$APT/debugfs.log" 2>&1 || die "debugfs failed; see $APT/debugfs.log"
     fi
+    add_log "$new"
     mv "$new" "$IMAGE"
 }
 

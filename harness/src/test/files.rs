@@ -21,7 +21,7 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// A part of a file, from a byte on.
-struct Partition(File);
+struct Partition(File, u64);
 
 impl Read for Partition {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
@@ -42,17 +42,17 @@ impl Write for Partition {
 impl Seek for Partition {
     fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
         let to = match to {
-            SeekFrom::Start(at) => SeekFrom::Start(FIRST + at),
+            SeekFrom::Start(at) => SeekFrom::Start(self.1 + at),
             other => other,
         };
         let at = self.0.seek(to)?;
-        at.checked_sub(FIRST).ok_or_else(|| std::io::Error::other("before the partition"))
+        at.checked_sub(self.1).ok_or_else(|| std::io::Error::other("before the partition"))
     }
 }
 
-fn partition(disk: &Path) -> Result<Partition, String> {
+fn partition(disk: &Path, first: u64) -> Result<Partition, String> {
     let file = OpenOptions::new().read(true).write(true).open(disk);
-    let mut partition = Partition(file.map_err(|e| format!("{}: {e}", disk.display()))?);
+    let mut partition = Partition(file.map_err(|e| format!("{}: {e}", disk.display()))?, first);
     partition.rewind().map_err(|e| format!("{}: {e}", disk.display()))?;
     Ok(partition)
 }
@@ -75,14 +75,15 @@ fn format(disk: &Path) -> Result<(), String> {
     let sectors = ((SIZE - FIRST) / 512) as u32;
     let options =
         fatfs::FormatVolumeOptions::new().fat_type(fatfs::FatType::Fat16).total_sectors(sectors);
-    fatfs::format_volume(partition(disk)?, options).map_err(|e| format!("a file system: {e}"))
+    fatfs::format_volume(partition(disk, FIRST)?, options)
+        .map_err(|e| format!("a file system: {e}"))
 }
 
-/// Returns what the log has.
-fn log(disk: &Path) -> Result<Vec<u8>, String> {
+/// Returns what the log has, in the file system that begins at a byte of the disk's file.
+pub fn log(disk: &Path, first: u64) -> Result<Vec<u8>, String> {
     let wrong = |e: std::io::Error| format!("the file system: {e}");
     let system =
-        fatfs::FileSystem::new(partition(disk)?, fatfs::FsOptions::new()).map_err(wrong)?;
+        fatfs::FileSystem::new(partition(disk, first)?, fatfs::FsOptions::new()).map_err(wrong)?;
     let mut bytes = Vec::new();
     let file = system.root_dir().open_file("FLIGHT.LOG");
     file.map_err(wrong)?.read_to_end(&mut bytes).map_err(wrong)?;
@@ -109,7 +110,7 @@ fn works(bench: &Bench) -> Result<String, String> {
     seen.exited("rt")?;
     seen.undisturbed("rt", &["exited"])?;
     seen.undisturbed("store", &["running"])?;
-    let bytes = log(&disk)?;
+    let bytes = log(&disk, FIRST)?;
     let right = (0..ROUNDS * WORDS).flat_map(|at| word(at).to_le_bytes());
     let len = bytes.len();
     seen.ensure(bytes.into_iter().eq(right), format!("the log, of {len} bytes, is another one"))?;

@@ -5,6 +5,7 @@ use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
 use crate::program::Program as _;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -38,13 +39,20 @@ pub fn jobs() -> Vec<Job> {
     jobs
 }
 
-/// `make run` without a terminal: its promises are the test.
+/// First byte of the file system for the log, in the demo's disk (`tools/disk.sh`).
+const LOG_AT: u64 = (1008 << 20) + 64 * 512;
+
+/// `make run` without a terminal: its promises are the test. The disk is a copy that keeps what is written, so that the
+/// flight's log can be read afterwards.
 fn demo() -> Job {
     Job::one("guest/demo", 500, |bench| {
         let report = bench.dir.join("report.json");
+        let disk = demo_with_disk(&bench.dir)?;
         let out = std::process::Command::new(crate::build::target().join("release/bulkhead"))
             .args(["run", "systems/demo.toml", "--report"])
             .arg(&report)
+            .current_dir(&bench.dir)
+            .env("BULKHEAD_ARTIFACTS", artifacts())
             .env("CI", "true")
             .printed()?;
         let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
@@ -63,8 +71,61 @@ fn demo() -> Job {
         let shown = page.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```"));
         let shown = super::typed::sample(shown.ok_or("README.md shows no run")?.0, &said)?;
         let held = said.matches("  held  ").count();
-        Ok(format!("{held} promises held, {shown} lines of README"))
+        const TOLD: &str = "lines of the log are on the disk";
+        if !said.contains(TOLD) {
+            return Err(format!("nobody says `{TOLD}`\n{}", super::driver::tail(&said)));
+        }
+        let lines = flight_log(&disk)?;
+        let _ = std::fs::remove_file(disk);
+        Ok(format!("{held} promises held, {shown} lines of README, {lines} lines of the log"))
     })
+}
+
+/// Puts the demo's manifest into a folder, with a disk that keeps what is written; returns the disk's file.
+fn demo_with_disk(dir: &Path) -> Result<PathBuf, String> {
+    const DRIVE: &str = "file = \"artifact:debian.img\"";
+    let text = std::fs::read_to_string(build::root().join("systems/demo.toml"));
+    let text = text.map_err(|e| format!("systems/demo.toml: {e}"))?;
+    if text.matches(DRIVE).count() != 1 {
+        return Err("systems/demo.toml has not one drive".into());
+    }
+    let disk = dir.join("disk.img");
+    let text = text.replace(DRIVE, &format!("file = {disk:?}\nkeep = true"));
+    let made = || -> std::io::Result<()> {
+        std::fs::create_dir_all(dir.join("systems"))?;
+        std::fs::write(dir.join("systems/demo.toml"), text)?;
+        let machines = dir.join("machines");
+        if !machines.exists() {
+            std::os::unix::fs::symlink(build::root().join("machines"), machines)?;
+        }
+        Ok(())
+    };
+    made().map_err(|e| format!("{}: {e}", dir.display()))?;
+    let image = artifacts().join("debian.img");
+    let status = Command::new("cp").arg("--sparse=always").args([&image, &disk]).ended()?;
+    if status.success() { Ok(disk) } else { Err(format!("cp {}: {status}", image.display())) }
+}
+
+/// Checks the flight's log on the disk: each line is there, in its turn, whatever became of the driver meanwhile.
+/// Returns how many there are.
+fn flight_log(disk: &Path) -> Result<usize, String> {
+    /// Releases of a line, bytes, and lines at least (`programs/flight`).
+    const EACH: usize = 80;
+    const LINE: usize = 64;
+    const LEAST: usize = 40;
+    let bytes = super::files::log(disk, LOG_AT)?;
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    for (n, line) in lines.iter().enumerate() {
+        let text = String::from_utf8_lossy(line);
+        let begin = format!("{} releases, error at most ", EACH * (n + 1));
+        if !text.starts_with(&begin) || !text.ends_with('\n') {
+            return Err(format!("line {} of the log is {text:?}", n + 1));
+        }
+    }
+    if lines.len() < LEAST || !rest.is_empty() {
+        return Err(format!("the log has {} lines, and {} bytes", lines.len(), rest.len()));
+    }
+    Ok(lines.len())
 }
 
 /// Types at a terminal: the letters reach a shell in the sandbox, through a serial port without an interrupt.

@@ -179,8 +179,16 @@ fn read(path: &str) -> Result<String, String> {
 }
 
 /// Programs with a verb as the first argument.
-const WITH_VERBS: [&str; 7] =
-    ["make", "bulkhead", "bulkheadctl", "bhchannel", "bhvirtio", "cargo", "bulkhead-harness"];
+const WITH_VERBS: [&str; 8] = [
+    "make",
+    "bulkhead",
+    "bulkheadctl",
+    "bhchannel",
+    "bhdemo",
+    "bhvirtio",
+    "cargo",
+    "bulkhead-harness",
+];
 /// Programs that do one thing, besides those in `tools/`.
 const ALONE: [&str; 8] =
     ["bhview", "bhio", "bhbench", "poweroff", "reboot", "halt", "clear", "which"];

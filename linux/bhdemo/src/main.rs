@@ -2,9 +2,13 @@
 //!
 //! With `bulkhead.scenario=ci` on the kernel's command line it logs the telemetry for `bulkhead.seconds=N` (3 without
 //! it). In the middle third of that it loads its own core, and the disk that `bulkhead.root=DEVICE` names, which must
-//! disturb no other sandbox. It says when that begins and ends, and the last line is `demo: done`. Otherwise it shows
-//! the live view until `q`.
+//! disturb no other sandbox. It says when that begins and ends. Then it has the disk's driver fail in the middle of a
+//! write, and the last line is `demo: done`. Otherwise it shows the live view until `q`.
+//!
+//! `bhdemo fault KIND` has the disk's driver fail, in the shell ([`fault`]).
 #![forbid(unsafe_code)]
+
+mod fault;
 
 use bulkhead_layout::marker::{LOAD_BEGINS, LOAD_ENDS};
 use std::io::{Error, Result};
@@ -14,14 +18,27 @@ use std::thread::sleep;
 use std::time::Duration;
 
 fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    if !args.is_empty() {
+        let result = match args[..] {
+            ["fault", kind] => fault::plant(kind),
+            _ => Err(Error::other(format!("usage: bhdemo fault {}", fault::kinds()))),
+        };
+        return ended(result, "");
+    }
     let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let result = match parameter(&line, "bulkhead.scenario") {
         Some("ci") => scripted(&line),
         _ => start("bhview", &["live"]).and_then(|view| end("bhview", view)),
     };
+    ended(result, "demo: done\n")
+}
+
+fn ended(result: Result<()>, last: &str) -> ExitCode {
     match result {
         Ok(()) => {
-            println!("demo: done");
+            print!("{last}");
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -57,6 +74,9 @@ fn scripted(line: &str) -> Result<()> {
         end("bhio", start("bhio", &[&format!("disk={disk}"), "rand4k=200", "seq1m=8"])?)?;
     }
     println!("{LOAD_ENDS}");
+    if parameter(line, "bulkhead.root").is_some() {
+        fault::plant("crash")?;
+    }
     end("bhview", view)
 }
 

@@ -4,6 +4,7 @@ use bulkhead_program::abi::{Grant, name::Messages};
 use bulkhead_program::channel::page::{Hello, Phase};
 use bulkhead_program::channel::{Bytes, Memory, Word};
 use bulkhead_program::{FOREVER, Guest, Program, wait_until};
+use bulkhead_scenarios::planted;
 use bulkhead_store::disk::{Disk, Operation, Request};
 use bulkhead_virtio::layout::{HELLO, NUM, POOL, avail, desc, used};
 use store_programs::disk::AnyDisk;
@@ -40,21 +41,21 @@ pub enum Kind {
     Status,
 }
 
-/// All kinds, by the names of arguments.
-pub const KINDS: [(&str, Kind); 13] = [
-    ("crash", Kind::Crash),
-    ("spin", Kind::Spin),
-    ("sleep", Kind::Sleep),
-    ("kernel", Kind::Kernel),
-    ("client", Kind::Client),
-    ("state", Kind::State),
-    ("rings", Kind::Rings),
-    ("dma", Kind::Dma),
-    ("index", Kind::Index),
-    ("id", Kind::Id),
-    ("length", Kind::Length),
-    ("short", Kind::Short),
-    ("status", Kind::Status),
+/// All kinds, in the order of their names ([`planted::KINDS`]).
+const KINDS: [Kind; planted::KINDS.len()] = [
+    Kind::Crash,
+    Kind::Spin,
+    Kind::Sleep,
+    Kind::Kernel,
+    Kind::Client,
+    Kind::State,
+    Kind::Rings,
+    Kind::Dma,
+    Kind::Index,
+    Kind::Id,
+    Kind::Length,
+    Kind::Short,
+    Kind::Status,
 ];
 
 /// The things that a fault reaches.
@@ -72,15 +73,21 @@ pub struct Planted<'a> {
 impl Kind {
     /// The kind of the fault of a number, of those that an argument lists. `None`: it lists none.
     pub fn of(listed: Option<&str>, number: u64) -> Option<Self> {
-        let Some(listed) = listed else { return Some(KINDS[number as usize % KINDS.len()].1) };
+        let Some(listed) = listed else { return Self::at(number as usize % KINDS.len()) };
         let count = listed.split(',').count();
         let name = listed.split(',').nth(number as usize % count)?;
-        KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+        Self::at(planted::KINDS.iter().position(|known| *known == name)?)
+    }
+
+    /// The kind at a place of [`planted::KINDS`].
+    pub fn at(place: usize) -> Option<Self> {
+        KINDS.get(place).copied()
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| *name)
+        let place = KINDS.iter().position(|kind| *kind == self);
+        place.map_or("", |place| planted::KINDS[place])
     }
 
     /// Plants it.

@@ -4,7 +4,9 @@
 //! Arguments beside the driver's:
 //!
 //! * `faults=N`: so many faults, one after the other, over all lives of the sandbox;
-//! * `kinds=KIND,...` (default all of [`KINDS`]): they are taken in turn;
+//! * `kinds=KIND,...` (default all): they are taken in turn;
+//! * `asked=1`: a write whose first bytes ask for a fault gets it when the disk has been told of that write
+//!   ([`planted`]). It gets it once: the write comes again in the next life, and is carried out;
 //! * `seed=N` (default 1), `within=N` (default 64), `least=N` (default 1): a fault comes after a number of requests. It
 //!   is drawn, of `within` numbers from `least` on;
 //! * `lies=N`: one of so many requests is answered with a lie. A write is lost, or goes to another sector. A read comes
@@ -14,8 +16,8 @@
 //!   and then ends the sandbox;
 //! * `trespass=1`: before it serves, it tells the disk to write to memory that the disk must not reach.
 //!
-//! The number of faults so far lies in the driver's section of the first channel, in a place that the protocol does not
-//! use. That memory outlives the sandbox's restart.
+//! The number of faults so far, and that of the newest one that was asked for, lie in the driver's section of the first
+//! channel, in a place that the protocol does not use. That memory outlives the sandbox's restart.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod fault;
@@ -27,16 +29,19 @@ use bulkhead_disks::Wrong;
 use bulkhead_program::channel::{Bytes, Memory};
 use bulkhead_program::marker::{EVENT, id};
 use bulkhead_program::{Here, Instructions, Program, mark, now, println};
+use bulkhead_scenarios::planted;
 use bulkhead_store::disk::{Disk, Failed, Full, Info, Operation, Request};
 use fault::{Kind, Planted};
 use order::{Order, Seen};
 use store_programs::disk::AnyDisk;
-use store_programs::serve::{Channel, Driven, channel, store};
+use store_programs::serve::{CLIENTS, Channel, Driven, channel, store};
 
 bulkhead_program::entry!(rogue);
 
 /// Offset of the number of faults so far, in the driver's section.
 const COUNT: usize = 2048;
+/// Offset of the number of the newest fault that was asked for.
+const ASKED: usize = COUNT + 8;
 
 fn rogue(program: Program) -> u32 {
     let late = program.number("late");
@@ -51,7 +56,7 @@ fn rogue(program: Program) -> u32 {
     }
     store(program, |mut disk, channels| {
         mark!(EVENT | id::BLOCK_DISK, Here::counter());
-        let first = channels.into_iter().flatten().next().expect("a client");
+        let first = channels.iter().flatten().next().expect("a client").clone();
         if late.is_some() {
             late::begin(program, &mut disk, &first);
         }
@@ -74,6 +79,8 @@ fn rogue(program: Program) -> u32 {
             requests: 0,
             order: Order::new(&first.mine),
             channel: first,
+            asked: program.number("asked").is_some(),
+            channels,
         };
         rogue.draw();
         rogue
@@ -94,9 +101,13 @@ enum Point {
 struct Rogue {
     program: Program,
     disk: AnyDisk,
+    /// The first client's channel, and those of all.
     channel: Channel,
+    channels: [Option<Channel>; CLIENTS],
     name: &'static str,
     faults: u64,
+    /// Clients may ask for faults.
+    asked: bool,
     seed: u64,
     within: u64,
     least: u64,
@@ -122,6 +133,9 @@ impl Rogue {
     fn draw(&mut self) {
         let number = self.count();
         self.next = None;
+        if self.faults == 0 {
+            return;
+        }
         if number >= self.faults {
             println!("{}: all {} faults were planted", self.program.name(), self.faults);
             return;
@@ -134,6 +148,27 @@ impl Rogue {
         self.left = self.least.max(1) + drawn % self.within;
         self.point = [Point::Submit, Point::Ring, Point::Completed][(drawn >> 40) as usize % 3];
         self.next = Kind::of(self.program.arg("kinds"), number);
+    }
+
+    /// A client asks for a fault by the data of a write: the fault comes once the disk is told of it.
+    fn ask(&mut self, request: &Request) {
+        if !self.asked || request.operation != Operation::Write {
+            return;
+        }
+        let inside = |channel: &&Channel| {
+            (channel.bus..channel.bus + channel.len as u64).contains(&request.address)
+        };
+        let Some(channel) = self.channels.iter().flatten().find(inside) else { return };
+        let mut block = [0; planted::LEN];
+        let at = (request.address - channel.bus) as usize;
+        let read =
+            channel.theirs.bytes(at, block.len()).is_some_and(|data| data.read(0, &mut block));
+        let Some((kind, number)) = planted::asked(&block).filter(|_| read) else { return };
+        let Some(newest) = self.channel.mine.bytes(ASKED, 8) else { return };
+        if newest.word(0) != number {
+            newest.set_word(0, number);
+            (self.next, self.point, self.left) = (Kind::at(kind), Point::Ring, 0);
+        }
     }
 
     /// The request that the disk gets in the place of a client's. Its answer looks as if it were the client's.
@@ -211,6 +246,7 @@ impl Disk for Rogue {
             Seen::Wrong => println!("{name}: a request did not come again in its turn"),
         }
         self.left = self.left.saturating_sub(1);
+        self.ask(&request);
         self.at(Point::Submit);
         Ok(())
     }

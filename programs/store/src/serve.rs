@@ -32,7 +32,7 @@ use bulkhead_store::{Client, News, Sections, Share, Store, Terms};
 use core::fmt;
 
 /// Clients, at most.
-const CLIENTS: usize = 8;
+pub const CLIENTS: usize = 8;
 /// Nanoseconds that a request may take at the disk before that is reset.
 const PATIENCE: u64 = 5_000_000_000;
 /// Name of the memory for the device, and of the notification.

@@ -36,9 +36,16 @@ const LIST: usize = 0;
 const RECEIVED: usize = 1024;
 const ANSWER: usize = 1536;
 const TABLES: usize = 2048;
-/// Bytes of a slot's table: a FIS, and an entry of data at `DATA`.
+/// Bytes of a slot's table: a FIS, two entries of data at `DATA`, and a list of ranges at `RANGES`.
 const TABLE: usize = 256;
 const DATA: usize = 128;
+const RANGES: usize = 192;
+/// Ranges of a request, and blocks of each at most (ATA/ATAPI Command Set 4, 7.6.3.2). The disk takes a block of 512
+/// bytes with them; an empty range in the rest of it means nothing.
+const COUNT: usize = 8;
+const LONGEST: u64 = 0xFFFF;
+const LISTED: u32 = 8 * COUNT as u32;
+const _: () = assert!(RANGES + 8 * COUNT <= TABLE && DATA + 32 <= RANGES);
 
 /// Registers of the controller (3.1).
 mod host {
@@ -82,20 +89,28 @@ const ERRORS: u32 = 0b1111 << 27;
 
 /// Commands (ATA/ATAPI Command Set 4, 7).
 mod command {
+    pub const DATA_SET_MANAGEMENT: u8 = 0x06;
     pub const READ_DMA_EXT: u8 = 0x25;
     pub const WRITE_DMA_EXT: u8 = 0x35;
     pub const FLUSH_CACHE_EXT: u8 = 0xEA;
     pub const IDENTIFY_DEVICE: u8 = 0xEC;
 }
 
+/// Feature of `DATA_SET_MANAGEMENT`: the ranges' content is not needed any more.
+const TRIM: u8 = 1;
+
 /// A command with its data.
+#[derive(Default)]
 struct Command {
     code: u8,
+    feature: u8,
     block: u64,
     blocks: u16,
     writes: bool,
     address: u64,
     len: u32,
+    /// Zeros behind the data, from the memory's own.
+    zeros: u32,
 }
 
 /// A disk behind a port.
@@ -241,7 +256,7 @@ impl<R: Registers, M: Memory, C: Clock> Ahci<R, M, C> {
         const WHAT: &str = "identify itself";
         let code = command::IDENTIFY_DEVICE;
         let address = self.bus(ANSWER);
-        self.put(0, &Command { code, block: 0, blocks: 0, writes: false, address, len: 512 });
+        self.put(0, &Command { code, address, len: 512, ..Command::default() });
         self.write(port::CI, 1);
         let over = || {
             let failed = self.read(port::IS) & ERRORS != 0;
@@ -267,7 +282,12 @@ impl<R: Registers, M: Memory, C: Clock> Ahci<R, M, C> {
             return Err(Wrong::Lies("number of blocks"));
         }
         let (sectors, flush) = (blocks * u64::from(block / 512), commands & 1 << 13 != 0);
-        Ok(Info { sectors, block, read_only: false, flush, most: MOST, depth, discard: 0, zero: 0 })
+        // TRIM. What is read there afterwards is the disk's choice, so there is no request for zeros.
+        let most = COUNT as u32 * LONGEST as u32 * (block / 512);
+        let discard = if word(169) & 1 == 0 { 0 } else { most };
+        // From here on these are the zeros behind a list of ranges.
+        (0..512).step_by(8).for_each(|at| self.memory.set(ANSWER + at, 0));
+        Ok(Info { sectors, block, read_only: false, flush, most: MOST, depth, discard, zero: 0 })
     }
 
     /// Lets the port interrupt, or not.
@@ -280,14 +300,28 @@ impl<R: Registers, M: Memory, C: Clock> Ahci<R, M, C> {
         /// A register FIS to the device, of five words, with a command (Serial ATA 3.1, 10.5.5), and `LBA`.
         const FIS: u64 = 0x27 | 1 << 15 | 0x40 << 56;
         let (code, block) = (u64::from(command.code), command.block);
-        let table = TABLES + TABLE * slot;
-        self.memory.set(table, FIS | code << 16 | (block & 0xFF_FFFF) << 32);
+        let (table, feature) = (TABLES + TABLE * slot, u64::from(command.feature));
+        self.memory.set(table, FIS | code << 16 | feature << 24 | (block & 0xFF_FFFF) << 32);
         self.memory.set(table + 8, block >> 24 & 0xFF_FFFF | u64::from(command.blocks) << 32);
         self.memory.set(table + DATA, command.address);
         self.memory.set(table + DATA + 8, u64::from(command.len.saturating_sub(1)) << 32);
-        let entries = u64::from(command.len != 0);
+        self.memory.set(table + DATA + 16, self.bus(ANSWER));
+        self.memory.set(table + DATA + 24, u64::from(command.zeros.saturating_sub(1)) << 32);
+        let entries = u64::from(command.len != 0) + u64::from(command.zeros != 0);
         self.memory.set(LIST + 32 * slot, 5 | u64::from(command.writes) << 6 | entries << 16);
         self.memory.set(LIST + 32 * slot + 8, self.bus(table));
+    }
+
+    /// Lists a range in a slot's table, in pieces; returns the list's bus address.
+    fn list(&self, slot: usize, mut block: u64, mut blocks: u64) -> u64 {
+        let list = TABLES + TABLE * slot + RANGES;
+        for n in 0..COUNT {
+            let piece = blocks.min(LONGEST);
+            self.memory.set(list + 8 * n, if piece == 0 { 0 } else { block | piece << 48 });
+            block += piece;
+            blocks -= piece;
+        }
+        self.bus(list)
     }
 
     /// Issues requests, or one of those that go alone.
@@ -387,19 +421,28 @@ impl<R: Registers, M: Memory, C: Clock> Disk for Ahci<R, M, C> {
     fn submit(&mut self, request: &Request) -> Result<(), Full> {
         let Some(slot) = self.flights.take(request, &self.info)? else { return Ok(()) };
         let Request { operation, sector, address, len, .. } = *request;
+        let block = sector / u64::from(self.info.block / 512);
+        let blocks = len / self.info.block;
         let command = match operation {
-            Operation::Flush => {
-                let code = command::FLUSH_CACHE_EXT;
-                Command { code, block: 0, blocks: 0, writes: false, address: 0, len: 0 }
-            }
-            // No description of this driver's has a range.
-            Operation::Discard | Operation::Zero { .. } => return Ok(()),
+            Operation::Flush => Command { code: command::FLUSH_CACHE_EXT, ..Command::default() },
+            Operation::Discard => Command {
+                code: command::DATA_SET_MANAGEMENT,
+                feature: TRIM,
+                // Blocks of 512 bytes with ranges.
+                blocks: 1,
+                writes: true,
+                address: self.list(slot, block, blocks.into()),
+                len: LISTED,
+                zeros: 512 - LISTED,
+                ..Command::default()
+            },
+            // No description of this driver's has such a request.
+            Operation::Zero { .. } => return Ok(()),
             Operation::Read | Operation::Write => {
                 let writes = operation == Operation::Write;
                 let code = if writes { command::WRITE_DMA_EXT } else { command::READ_DMA_EXT };
-                let block = sector / u64::from(self.info.block / 512);
-                let blocks = (len / self.info.block) as u16;
-                Command { code, block, blocks, writes, address, len }
+                let blocks = blocks as u16;
+                Command { code, block, blocks, writes, address, len, ..Command::default() }
             }
         };
         self.put(slot, &command);

@@ -5,7 +5,7 @@ mod fake;
 use bulkhead_disks::ahci::MEMORY;
 use bulkhead_disks::{Ahci, Registers, Wrong};
 use bulkhead_random::SplitMix64;
-use bulkhead_store::disk::{Disk, Failed, Full, Info};
+use bulkhead_store::disk::{Disk, Failed, Full, Info, Operation, Request};
 use fake::{DATA, QUEUES, Ram, TICK, Time, answers, any, flush, read, write};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,6 +27,8 @@ struct Fetched {
     writes: bool,
     /// Bus address and bytes of the data.
     data: Option<(u64, u64)>,
+    /// Ranges of a TRIM: first block, blocks.
+    ranges: Vec<(u64, u64)>,
 }
 
 /// The controller.
@@ -73,15 +75,29 @@ impl State {
         assert_eq!((length, head & 0xFFA0, head >> 32), (5, 0, 0), "{head:#x}");
         let (first, second) = (load(table), load(table + 8));
         assert_eq!((first & 0xFFFF, first >> 56), (0x8027, 0x40));
-        let data = (entries != 0).then(|| {
-            assert_eq!(entries, 1);
-            let (address, count) = (load(table + 128), load(table + 136) >> 32);
+        let entry = |n: u64| {
+            let at = table + 128 + 16 * n;
+            let (address, count) = (load(at), load(at + 8) >> 32);
             assert!(address % 2 == 0 && count % 2 == 1 && count < 4 << 20);
             (address, count + 1)
-        });
+        };
+        let data = (entries != 0).then(|| entry(0));
         let block = (first >> 32 & 0xFF_FFFF) | (second & 0xFF_FFFF) << 24;
         let (code, blocks) = ((first >> 16) as u8, second >> 32);
-        let command = Fetched { slot, code, block, blocks, writes: head & 0x40 != 0, data };
+        let mut ranges = Vec::new();
+        if code == 0x06 {
+            // TRIM, and one block of ranges.
+            assert_eq!((first >> 24 & 0xFF, block, blocks, entries), (1, 0, 1, 2));
+            let words = (0..2).map(entry).flat_map(|(at, len)| (at..at + len).step_by(8));
+            let words: Vec<u64> = words.map(load).collect();
+            assert_eq!(words.len(), 64);
+            let listed = words.iter().filter(|word| **word >> 48 != 0);
+            ranges.extend(listed.map(|word| (word & ((1 << 48) - 1), word >> 48)));
+        } else {
+            assert!((first >> 24 & 0xFF, entries / 2) == (0, 0));
+        }
+        let writes = head & 0x40 != 0;
+        let command = Fetched { slot, code, block, blocks, writes, data, ranges };
         self.commands.push(command);
         if code == 0xEC {
             self.identify();
@@ -350,6 +366,7 @@ fn requests_are_commands() {
         blocks,
         writes: code == 0x35,
         data,
+        ranges: Vec::new(),
     };
     let address = DATA + 512 * (high % (1 << 20));
     let expected = [
@@ -370,6 +387,51 @@ fn requests_are_commands() {
     controller.finish(0);
     assert_eq!(answers(&mut disk), [(7, Ok(()))]);
     assert_eq!(disk.fault(), None);
+}
+
+/// A disk with TRIM discards ranges of any length, in pieces; none has a request for zeros.
+#[test]
+fn ranges_are_discarded_in_pieces() {
+    const PIECE: u64 = 0xFFFF;
+    let range = |tag, operation, sector, len| Request { operation, ..read(tag, sector, len) };
+    assert_eq!(Controller::new().open().unwrap().info().discard, 0);
+    for per in [1, 8] {
+        let controller = Controller::with(|s| {
+            s.words.push((169, 1));
+            if per == 8 {
+                s.words.extend([(106, 0x5000), (117, 2048), (118, 0)]);
+            }
+        });
+        let mut disk = controller.open().unwrap();
+        let most = disk.info().discard;
+        assert_eq!((u64::from(most), disk.info().zero), (8 * PIECE * per, 0));
+        let block = 512 * per as u32;
+        for request in [
+            range(1, Operation::Discard, 16 * per, 3 * block),
+            range(2, Operation::Discard, 0, (PIECE as u32 + 1) * block),
+            range(3, Operation::Discard, (1 << 20) * per, most * 512),
+            range(4, Operation::Discard, 0, most * 512 + block),
+            range(5, Operation::Zero { unmap: true }, 0, block),
+        ] {
+            disk.submit(&request).unwrap();
+        }
+        disk.ring();
+        assert_eq!(answers(&mut disk), [4, 5].map(|tag| (tag, Err(Failed))));
+        let ranges: Vec<_> =
+            controller.0.borrow().commands.iter().map(|c| c.ranges.clone()).collect();
+        let long: Vec<_> = (0..8).map(|n| ((1 << 20) + n * PIECE, PIECE)).collect();
+        assert_eq!(ranges, [vec![(16, 3)], vec![(0, PIECE), (PIECE, 1)], long]);
+        assert!(controller.0.borrow().commands.iter().all(|c| c.writes));
+        (0..3).for_each(|_| controller.finish(0));
+        assert_eq!(answers(&mut disk), [1, 2, 3].map(|tag| (tag, Ok(()))));
+        // A shorter list in a slot that had a longer one.
+        for tag in 6..9 {
+            disk.submit(&range(tag, Operation::Discard, 8 * per, block)).unwrap();
+        }
+        disk.ring();
+        let mut commands = controller.0.borrow().commands.clone();
+        assert!(commands.drain(..).all(|c| c.ranges == [(8, 1)]));
+    }
 }
 
 #[test]

@@ -92,7 +92,7 @@ pub struct Drive {
     pub keep: bool,
 }
 
-/// Text that a run without a terminal appends to a guest's arguments.
+/// Differences of a run without a terminal for one sandbox.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
@@ -101,7 +101,11 @@ pub struct Scenario {
     /// Which of its programs, if its guest is a kernel.
     pub program: Option<String>,
     /// Text for the end of its kernel command line or program arguments.
+    #[serde(default)]
     pub append: String,
+    /// The sandbox begins anew so many times in such a run, which is judged by that.
+    #[serde(default)]
+    pub restarts: u64,
 }
 
 /// A sandbox: cores, memory and devices of its own, and the guest that runs there.

@@ -37,6 +37,8 @@ pub struct System {
     pub ends_with: Vec<usize>,
     /// Text that a scenario appends to guests' arguments.
     pub scenario: Vec<Appended>,
+    /// Sandboxes that begin anew in a scenario, by index, and how often.
+    pub restarts: Vec<(usize, u64)>,
     /// Files behind the machine's drives.
     pub drives: Vec<Drive>,
 }

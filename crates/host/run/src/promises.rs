@@ -6,7 +6,7 @@ use crate::{Load, Outcome, arch};
 use bulkhead_audit::RULES;
 use bulkhead_explain::{Promise, Sandbox};
 use bulkhead_layout::telemetry::Record;
-use bulkhead_plan::{Channel, Guest, peers};
+use bulkhead_plan::{Channel, Guest, Plan, peers};
 use std::collections::BTreeMap;
 
 /// Judges every promise. `timed`: the run was in virtual time, so promises
@@ -30,14 +30,17 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
         } else {
             let cores = outcome.snapshot.sandboxes.get(index).map(|seen| &seen.cores[..]);
             let consents = cores.unwrap_or(&[]).iter().map(|core| core.consents).sum();
-            promises.push(undisturbed(sandbox, &Own::of(plan, consents)));
+            let own = Own { restarts: outcome.restarts[index], ..Own::of(plan, consents) };
+            promises.push(undisturbed(sandbox, &own));
             promises.extend(unchanged(outcome, index));
             if outcome.baked.plan.multikernel {
                 continue;
             }
             promises.extend(exits_allowed(outcome, index));
             if timed {
-                promises.extend(outcome.loads[index].iter().map(|seen| load(seen, &sandbox.name)));
+                let rings = rings(&outcome.baked.plan, index);
+                let loads = outcome.loads[index].iter();
+                promises.extend(loads.map(|seen| load(seen, &sandbox.name, rings)));
             }
         }
     }
@@ -107,12 +110,14 @@ struct Own {
     linux: bool,
     /// Offers of channels made at run time that it has made or accepted.
     consents: u64,
+    /// The scenario lets it begin anew so many times.
+    restarts: u64,
 }
 
 impl Own {
     fn of(plan: &bulkhead_plan::Sandbox, consents: u64) -> Self {
         let linux = matches!(plan.guest, Guest::Linux { .. });
-        Self { cores: plan.cores.len(), linux, consents }
+        Self { cores: plan.cores.len(), linux, consents, restarts: 0 }
     }
 
     /// Doorbells that its own doing accounts for, and others' rings: those that their monitors counted, and the
@@ -139,17 +144,21 @@ fn since_launch(sandbox: &Sandbox, cause: &str) -> u64 {
     of(&sandbox.exits.boot) + of(&sandbox.exits.steady)
 }
 
-/// It lives, was neither restarted nor denied anything, and nobody else has made its cores leave the
-/// guest: from its launch on.
+/// It lives, was restarted as often as the scenario says and denied nothing, and nobody else has made its cores leave
+/// the guest: from its launch on.
 fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
     let alive = matches!(sandbox.state, "launching" | "running" | "stopped")
         || sandbox.exit_code == Some(0);
     let (rung, from_machine) = (since_launch(sandbox, "doorbell"), since_launch(sandbox, "other"));
     let most = own.doorbells(sandbox);
     let unrung = rung <= most && from_machine == 0;
-    let held = alive && unrung && sandbox.restarts == 0 && sandbox.denials == 0;
+    let held = alive && unrung && sandbox.restarts == own.restarts && sandbox.denials == 0;
+    let planned = match own.restarts {
+        0 => String::new(),
+        count => format!(" of {count}"),
+    };
     let mut detail = format!(
-        "{}, {} restarts, {} denied accesses",
+        "{}, {} restarts{planned}, {} denied accesses",
         sandbox.state, sandbox.restarts, sandbox.denials
     );
     if rung > 0 {
@@ -160,7 +169,11 @@ fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
             ": its own doing and others' rings account for {most}; {from_machine} SMI and INIT"
         );
     }
-    promise(format!("{} is not disturbed", sandbox.name), held, detail)
+    let how = match own.restarts {
+        0 => "is not disturbed",
+        _ => "begins anew as planned, and is not disturbed",
+    };
+    promise(format!("{} {how}", sandbox.name), held, detail)
 }
 
 /// Judges memory that nobody may write: it is as it was, although others have devices that could have written it.
@@ -184,6 +197,12 @@ fn unchanged(outcome: &Outcome, index: usize) -> Option<Promise> {
     Some(promise(name, program.changed.is_none(), detail))
 }
 
+/// Tells if it rings the other end of a channel.
+fn rings(plan: &Plan, index: usize) -> bool {
+    let rung = |channel: &Channel| channel.bell.is_some() && peers(channel).contains(&index);
+    plan.channels.iter().any(rung)
+}
+
 /// No exit once it has booted but those that [`exits`] lists.
 fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
     let (sandbox, plan) = (&outcome.report.sandboxes[index], &outcome.baked.plan);
@@ -195,7 +214,6 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         });
     }
     let links = plan.links.iter().any(|link| link.concerns(index));
-    let rung = |channel: &Channel| channel.bell.is_some() && peers(channel).contains(&index);
     let console = outcome
         .snapshot
         .sandboxes
@@ -207,7 +225,7 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         stopped: sandbox.state == "stopped",
         cores: own.cores.len() as u64,
         functions: own.functions.len() as u64,
-        rings: links || plan.channels.iter().any(rung),
+        rings: links || rings(plan, index),
         asks: links || own.control.iter().any(|rights| !rights.is_empty()),
         links,
         console,
@@ -219,17 +237,24 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
     Some(promise(format!("{} exits for what is allowed only", sandbox.name), held, detail))
 }
 
-/// Not one exit, of no cause, between the first and the last look at a load.
-fn load(load: &Load, name: &str) -> Promise {
-    let exits: u64 = load.exits().values().sum();
-    let held = load.looks >= Load::LOOKS && exits == 0;
-    let mut detail = format!("{exits} exits in {} looks", load.looks);
-    if exits > 0 {
-        detail += &format!(": {:?}", load.exits());
+/// Not one exit, of no cause, between the first and the last look at a load. A ring of a channel's other end, which
+/// sleeps, is an exit that the guest asks for; [`exits_allowed`] bounds these.
+fn load(load: &Load, name: &str, rings: bool) -> Promise {
+    let mut exits = load.exits();
+    let rung = if rings { exits.remove("ring").unwrap_or(0) } else { 0 };
+    let count: u64 = exits.values().sum();
+    let held = load.looks >= Load::LOOKS && count == 0;
+    let mut detail = format!("{count} exits in {} looks", load.looks);
+    if rings {
+        detail += &format!(", besides {rung} rings");
+    }
+    if count > 0 {
+        detail += &format!(": {exits:?}");
     } else if !held {
         detail += &format!(", and it takes {} to judge", Load::LOOKS);
     }
-    promise(format!("{name} takes no exit under its load"), held, detail)
+    let but = if rings { " but rings" } else { "" };
+    promise(format!("{name} takes no exit under its load{but}"), held, detail)
 }
 
 fn audit(audited: &Audited) -> Promise {
@@ -299,7 +324,7 @@ mod tests {
         }
     }
 
-    const ONE: Own = Own { cores: 1, linux: false, consents: 0 };
+    const ONE: Own = Own { cores: 1, linux: false, consents: 0, restarts: 0 };
 
     #[test]
     fn doorbells_count_from_the_launch_on_even_of_a_guest_that_never_says_that_it_is_ready() {
@@ -339,6 +364,18 @@ mod tests {
         let two = Own { cores: 2, ..consents };
         assert!(held(&two, 4, 2, 2) && !held(&two, 5, 2, 2));
         assert!(!undisturbed(&sandbox(&[("doorbell", 1)], &[]), &consents).held);
+    }
+
+    /// A scenario with a failure in it shows nothing if the failure did not come, or came more often.
+    #[test]
+    fn a_sandbox_begins_anew_as_often_as_its_scenario_says() {
+        let held = |planned, seen| {
+            let mut victim = sandbox(&[], &[]);
+            victim.restarts = seen;
+            undisturbed(&victim, &Own { restarts: planned, ..ONE }).held
+        };
+        assert!(held(0, 0) && held(1, 1) && held(3, 3));
+        assert!(!held(0, 1) && !held(1, 0) && !held(1, 2));
     }
 
     #[test]

@@ -136,6 +136,8 @@ pub struct Outcome {
     pub baked: Baked,
     /// The last look.
     pub snapshot: Snapshot,
+    /// By sandbox, how often it was to begin anew.
+    pub restarts: Vec<u64>,
     /// Last telemetry of channels that hold some: name, record.
     pub telemetry: Vec<(String, Record)>,
     /// Consoles by sandbox: the last of what came through the console hypercall.
@@ -177,6 +179,9 @@ pub fn run(
             }
         }
     }
+    let planned = checked.system.restarts.iter().filter(|_| options.scenario);
+    let mut restarts = vec![0; checked.system.sandboxes.len()];
+    planned.for_each(|(index, count)| restarts[*index] = *count);
     let mut baked = build(&checked, &options.artifacts)?;
     if let Some(spoil) = &options.spoil {
         let mut bytes = std::mem::take(&mut baked.bytes);
@@ -236,6 +241,7 @@ pub fn run(
     Ok(Outcome {
         report,
         snapshot: last,
+        restarts,
         telemetry,
         consoles,
         logs,

@@ -9,6 +9,7 @@ mod isolation;
 mod measure;
 pub mod meet;
 mod note;
+pub mod planted;
 mod rogue;
 mod round;
 mod victim;

@@ -35,10 +35,13 @@ pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
     };
     system.drives = drives.map(behind).collect();
     let scenario = cx.run.iter().flat_map(|run| &run.scenario);
+    let planned = scenario.clone().filter(|scenario| scenario.restarts > 0);
+    let planned = planned.filter_map(|one| Some((cx.sandbox_index(&one.sandbox)?, one.restarts)));
+    system.restarts = planned.collect();
     system.scenario = scenario
+        .filter(|scenario| !scenario.append.is_empty())
         .filter_map(|scenario| {
-            let mut sandboxes = cx.sandboxes.iter();
-            let sandbox = sandboxes.position(|s| s.name == scenario.sandbox)?;
+            let sandbox = cx.sandbox_index(&scenario.sandbox)?;
             let program = |name| {
                 let parts = super::kernel::parts(cx, &cx.sandboxes[sandbox]);
                 super::kernel::find(&parts.programs, name)

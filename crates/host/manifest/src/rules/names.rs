@@ -138,6 +138,7 @@ fn wrong_program(
     let names = super::kernel::parts(cx, sandbox).names("program");
     let (name, choice) = (&scenario.sandbox, format!("its programs are {}", list(&names)));
     match &scenario.program {
+        None if kernel && scenario.append.is_empty() => None,
         None if kernel => {
             Some(("sandbox", format!("`{name}` runs programs; one of them is meant"), choice))
         }
