@@ -4,7 +4,7 @@
 
 use super::block::word;
 use super::driver::{Bench, Job};
-use super::outside::World;
+use super::outside::{World, text as bulk};
 use super::system::{Manifest, Seen, run_from};
 use super::virtio::sound;
 use crate::build;
@@ -35,6 +35,9 @@ pub fn jobs() -> Vec<Job> {
     vec![
         Job::one("gate/virtio", 150, |bench| served(bench, |text| text)),
         Job::one("gate/e1000e", 150, |bench| served(bench, e1000e)),
+        Job::one("gate/restarts", 150, |bench| restarts(bench, |text| text)),
+        Job::one("gate/restarts-e1000e", 150, |bench| restarts(bench, e1000e)),
+        Job::one("gate/storm", 150, storm),
     ]
 }
 
@@ -142,7 +145,7 @@ fn asks(port: u16) -> String {
     let script = format!(
         "(nc -ll -p 7 -e cat &); ping -c 3 10.0.2.2; ping -c 3 10.0.2.18; \
          wget -qO /tmp/text http://10.0.2.2:{port}/text; wc -c /tmp/text; \
-         nc 10.0.2.2 {port} </tmp/text; nc -l -p 9 </dev/null; echo the world has ended this"
+         nc 10.0.2.2 {port} </tmp/text; {DONE}"
     );
     format!("bhvirtio:card,10.0.2.16/24,sh,-c,{}", word(&script))
 }
@@ -157,11 +160,7 @@ fn served(bench: &Bench, change: fn(String) -> String) -> Result<String, String>
         scope.spawn(|| world.serve());
         let meets = scope.spawn(|| {
             let met = meet(ports, &text, &over);
-            // A Linux that listens ends then.
-            let _ = until(&over, "an end", || {
-                connect(ports[END]).and_then(|mut end| end.read(&mut [0])).ok()
-            });
-            met
+            ended(ports, &over).and(met)
         });
         let seen = look(&manifest, &bench.dir);
         over.store(true, Relaxed);
@@ -171,7 +170,7 @@ fn served(bench: &Bench, change: fn(String) -> String) -> Result<String, String>
     let seen = seen?;
     let met = met.map_err(|_| "the world has panicked")?;
     let met = met.map_err(|why| seen.wrong(why))?;
-    let said = client(&seen)?;
+    let said = client_of(&seen)?;
     let pings = said.matches("3 packets received").count();
     seen.ensure(pings == 2, format!("{pings} of two answered all pings"))?;
     let bytes = text.len();
@@ -183,6 +182,16 @@ fn served(bench: &Bench, change: fn(String) -> String) -> Result<String, String>
     }
     Ok(format!("{bytes} bytes each way with both; {}", met.trim_end()))
 }
+
+/// Waits for the word of a Linux that it is done.
+fn ended(ports: [u16; 4], over: &AtomicBool) -> Result<(), String> {
+    // Where nobody listens yet a connection ends without a byte.
+    let word = || connect(ports[END]).and_then(|mut end| end.read(&mut [0])).ok();
+    until(over, "a word that all is done", || word().filter(|len| *len > 0)).map(drop)
+}
+
+/// A Linux' last word to the world.
+const DONE: &str = "echo done | nc -l -p 9";
 
 /// Reaches both clients from outside. Returns the station's page.
 fn meet(ports: [u16; 4], text: &[u8], over: &AtomicBool) -> Result<String, String> {
@@ -216,9 +225,233 @@ fn look(manifest: &Manifest, dir: &Path) -> Result<Seen, String> {
 }
 
 /// What the client's Linux said; it ended well.
-fn client(seen: &Seen) -> Result<&str, String> {
+fn client_of(seen: &Seen) -> Result<&str, String> {
     let said = seen.serial(1)?;
     seen.ensure(said.contains("bulkhead-init: exit code 0"), "the client failed")?;
     seen.ensure(sound(said), "its kernel complains")?;
     Ok(said)
+}
+
+/// A stream to an echo and back, until there is a word that all is done.
+struct Stream {
+    bytes: u64,
+    /// Longest time in which nothing came back.
+    pause: Duration,
+}
+
+/// Byte number `n` of a stream: a piece that is lost, or comes twice, shows.
+fn byte(n: u64) -> u8 {
+    (n ^ n >> 8 ^ n >> 16) as u8
+}
+
+fn stream(port: u16, done: &AtomicBool) -> std::io::Result<Stream> {
+    /// Longest pause that is no failure: the world's own patience with a lost packet doubles each time.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    /// Bytes that are sent at once.
+    const PIECE: u64 = 1460;
+    let stream = connect(port)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let sent = std::sync::atomic::AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = &stream;
+            for at in (0..).step_by(PIECE as usize) {
+                let piece: Vec<u8> = (at..at + PIECE).map(byte).collect();
+                if done.load(Relaxed) || stream.write_all(&piece).is_err() {
+                    break;
+                }
+                sent.store(at + PIECE, Relaxed);
+            }
+            let _ = stream.shutdown(Shutdown::Write);
+        });
+        let (mut bytes, mut some, mut pause) = (0, [0; 4096], Duration::ZERO);
+        let mut stream = &stream;
+        loop {
+            let begun = Instant::now();
+            let len = stream.read(&mut some)?;
+            if bytes > 0 {
+                pause = pause.max(begun.elapsed());
+            }
+            let right = some[..len].iter().zip(bytes..).all(|(have, n)| *have == byte(n));
+            bytes += len as u64;
+            if !right {
+                return Err(std::io::Error::other(format!("other bytes before {bytes}")));
+            }
+            if len == 0 {
+                let all = sent.load(Relaxed);
+                let whole = bytes == all;
+                let lost = || std::io::Error::other(format!("{bytes} of {all} bytes"));
+                return if whole { Ok(Stream { bytes, pause }) } else { Err(lost()) };
+            }
+        }
+    })
+}
+
+/// The driver's sandbox begins anew again and again, while a connection to each client has a stream each way.
+fn restarts(bench: &Bench, change: fn(String) -> String) -> Result<String, String> {
+    const TIMES: u64 = 10;
+    /// Milliseconds from one to the next.
+    const EACH: u64 = 1500;
+    let ports = free()?;
+    let script = format!(
+        "(nc -ll -p 7 -e cat &); ping -c 1 10.0.2.2; echo ready | nc -l -p 9; \
+         bhvirtio each {TIMES} {EACH} bulkheadctl restart gate; sleep 1; {DONE}; sleep 3"
+    );
+    let client = format!("bhvirtio:card,10.0.2.16/24,sh,-c,{}", word(&script));
+    let mut manifest = system(&bench.dir, ports, &client, change)?;
+    // Its last sandbox is the Linux.
+    manifest.0 += "restart = [\"gate\"]\n";
+    let (over, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (seen, streams) = thread::scope(|scope| {
+        let streams = scope.spawn(|| {
+            let first = &[7; 100];
+            until(&over, "the station's echo", || {
+                echoed(ports[STATION], first).ok()?.then_some(())
+            })?;
+            until(&over, "the Linux' echo", || echoed(ports[ECHO], first).ok()?.then_some(()))?;
+            ended(ports, &over)?;
+            thread::scope(|scope| {
+                let all = [STATION, ECHO].map(|n| {
+                    let done = &done;
+                    scope.spawn(move || stream(ports[n], done))
+                });
+                let told = ended(ports, &over);
+                done.store(true, Relaxed);
+                let all = all.map(|one| one.join().map_err(|_| "a stream has panicked".to_owned()));
+                told?;
+                let [station, linux] = all;
+                let of = |n: usize, one: std::io::Result<Stream>| {
+                    one.map_err(|why| format!("the stream to {}: {why}", PLACES[n].0))
+                };
+                Ok([of(STATION, station?)?, of(ECHO, linux?)?])
+            })
+        });
+        let seen = look(&manifest, &bench.dir);
+        over.store(true, Relaxed);
+        (seen, streams.join())
+    });
+    let seen = seen?;
+    let streams: Result<[Stream; 2], String> = streams.map_err(|_| "the world has panicked")?;
+    let streams = streams.map_err(|why| seen.wrong(why))?;
+    let said = client_of(&seen)?;
+    seen.ensure(!said.contains("the device is gone"), "the Linux lost its card")?;
+    seen.ensure(said.contains("the device is back"), "its driver saw no restart")?;
+    let gate = seen.sandbox("gate")?;
+    seen.ensure(gate.restarts == TIMES, format!("{} restarts", gate.restarts))?;
+    seen.ensure(gate.denials == 0, format!("{} denials of the gate", gate.denials))?;
+    for name in ["one", "web"] {
+        seen.undisturbed(name, &["running", "exited", "stopped"])?;
+    }
+    let each = streams
+        .map(|one| format!("{} KiB, longest pause {} ms", one.bytes >> 10, one.pause.as_millis()));
+    Ok(format!("{TIMES} restarts; the station {}; the Linux {}", each[0], each[1]))
+}
+
+/// A client that sends to all as fast as it can, and never takes a frame. The others are served, and get no more of its
+/// frames than a client may send to all.
+fn storm(bench: &Bench) -> Result<String, String> {
+    /// Frames to all that a client may send in a second, and at once.
+    const RATE: u32 = 100;
+    const BURST: u32 = 64;
+    const COUNT: &str = "echo frames $(cat /proc/uptime /sys/class/net/eth0/statistics/rx_packets)";
+    let ports = free()?;
+    let script = format!(
+        "(nc -ll -p 7 -e cat &); sleep 2; {COUNT}; sleep 5; {COUNT}; ping -c 5 10.0.2.2; ping -c 5 10.0.2.18; {DONE}"
+    );
+    let client = format!("bhvirtio:card,10.0.2.16/24,sh,-c,{}", word(&script));
+    let manifest = system(&bench.dir, ports, &client, |text| beside_a_foe(&text, RATE, BURST))?;
+    let text = bulk();
+    let over = AtomicBool::new(false);
+    let (seen, met) = thread::scope(|scope| {
+        let meets = scope.spawn(|| {
+            let met = meet(ports, &text, &over);
+            ended(ports, &over).and(met)
+        });
+        let seen = look(&manifest, &bench.dir);
+        over.store(true, Relaxed);
+        (seen, meets.join())
+    });
+    let seen = seen?;
+    let met = met.map_err(|_| "the world has panicked")?;
+    met.map_err(|why| seen.wrong(why))?;
+    let said = client_of(&seen)?;
+    let pings = said.matches("5 packets received").count();
+    seen.ensure(pings == 2, format!("{pings} of two answered all pings"))?;
+    // Seconds and frames, before and after a time in which nobody sends to it but in the storm.
+    let counts = said.lines().filter_map(|line| {
+        let mut words = line.trim().strip_prefix("frames ")?.split_whitespace();
+        let seconds: f64 = words.next()?.parse().ok()?;
+        Some((seconds, words.nth(1)?.parse::<f64>().ok()?))
+    });
+    let &[(begun, before), (ended, after)] = &counts.collect::<Vec<_>>()[..] else {
+        return Err(seen.wrong("the Linux did not count its frames"));
+    };
+    let (seconds, frames) = (ended - begun, after - before);
+    // The station's echo and page are other frames, to the station.
+    let most = seconds * f64::from(RATE) * 1.2 + f64::from(BURST);
+    let least = seconds * f64::from(RATE) / 4.0;
+    seen.ensure(frames <= most, format!("{frames} frames of the storm in {seconds:.1} s"))?;
+    seen.ensure(frames >= least, format!("{frames} frames in {seconds:.1} s: too tame"))?;
+    for name in ["gate", "web", "foe"] {
+        seen.undisturbed(name, &["running"])?;
+    }
+    let sent = seen.console.lines().rev().find_map(|line| line.split_once("foe: "));
+    let sent = sent.map_or("", |(_, said)| said.trim_end());
+    Ok(format!("{sent}; {frames} came to a client in {seconds:.1} s"))
+}
+
+/// The system with a third client that means harm.
+fn beside_a_foe(text: &str, rate: u32, burst: u32) -> String {
+    let channel = |name: &str, [from, to]: [&str; 2], kind: &str| {
+        format!(
+            "[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"64 KiB\"\n\
+             kind = \"{kind}\"\nnotify = \"doorbell\"\n\n"
+        )
+    };
+    let foe = format!(
+        r#"[[sandbox]]
+name = "foe"
+guest = {{ kind = "kernel" }}
+cores = [3]
+memory = "16 MiB"
+
+[[program]]
+name = "foe"
+sandbox = "foe"
+file = "artifact:gate-foe"
+args = "to=foe-in from=foe-out mac=102 deaf=deaf"
+waits = ["news"]
+channels = ["foe-in", {{ channel = "foe-out", notification = "news" }}, {{ channel = "deaf", notification = "news" }}]
+
+[[notification]]
+name = "news"
+sandbox = "foe"
+
+[[context]]
+name = "foe"
+sandbox = "foe"
+budget = "900 us"
+period = "1 ms"
+
+[[thread]]
+name = "foe"
+program = "foe"
+priority = 100
+context = "foe"
+stack = "32 KiB"
+
+{}{}{}"#,
+        channel("foe-in", ["foe", "gate"], "records"),
+        channel("foe-out", ["gate", "foe"], "records"),
+        channel("deaf", ["foe", "gate"], "virtio"),
+    );
+    let args =
+        format!("rate={rate} burst={burst} card=lan wire=foe-in:foe-out:020000000066 card=deaf");
+    let channels = "    { channel = \"foe-in\", notification = \"work\", bits = 8 },\n    \"foe-out\",\n    \
+                    { channel = \"deaf\", notification = \"work\", bits = 16 },\n    \"web-out\",\n";
+    text.replace("card=lan", &args)
+        .replace("    \"web-out\",\n", channels)
+        .replace("dma = [\"rings\", \"lan\"]", "dma = [\"rings\", \"lan\", \"deaf\"]")
+        .replace("# A Linux has a virtio network card.\n", &foe)
 }

@@ -32,7 +32,7 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// Numbers, a line each: a lost or torn packet shows.
-fn text() -> Vec<u8> {
+pub(super) fn text() -> Vec<u8> {
     (0..100_000).flat_map(|n| format!("{n}\n").into_bytes()).collect()
 }
 
