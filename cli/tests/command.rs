@@ -33,7 +33,7 @@ fn a_right_manifest_is_said_to_be_so() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(
         text(&output.stdout),
-        "systems/demo.toml: ok (4 sandboxes, 7 programs, 1 channel on qemu-q35)\n"
+        "systems/demo.toml: ok (4 sandboxes, 10 programs, 3 channels on qemu-q35)\n"
     );
     assert!(output.stderr.is_empty());
     let output = bulkhead(&["check", SCHED, "--skip-files"]);

@@ -56,7 +56,7 @@ fn guard(program: Program) -> u32 {
         progress,
         work: program.signals("work"),
         trouble: program.serves("trouble"),
-        reply: program.reply("guard"),
+        reply: program.reply(program.name()),
         every: millis("every", 2),
         pause: millis("pause", 500),
         missed: number("missed", 3),
