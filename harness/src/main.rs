@@ -166,7 +166,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         }
         Command::Plot { dir } => {
             let drawn = plot::draw(&Rows::read(&results)?, dir)?;
-            drawn.iter().for_each(|file| println!("{}", dir.join(file).display()));
+            drawn.iter().for_each(|file| println!("{}", dir.join(&**file).display()));
             Ok(ExitCode::SUCCESS)
         }
         Command::Table => {

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::rows::{Row, Rows};
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -65,16 +66,18 @@ enum Line {
     Baselines(&'static str),
     /// One value.
     Level(f64, &'static str),
+    /// None: the series are compared with one another.
+    None,
 }
 
 /// A plot's content: rows with names of `PREFIX` and a number, and a line that they should keep to.
 struct Plot {
-    file: &'static str,
-    title: &'static str,
+    file: Cow<'static, str>,
+    title: Cow<'static, str>,
     /// Titles of the axes: for the numbers in the rows' names, and for their values.
     axes: [&'static str; 2],
     /// Prefixes of rows, and what they are called.
-    series: &'static [(&'static str, &'static str)],
+    series: Cow<'static, [(Cow<'static, str>, &'static str)]>,
     across: Axis,
     up: Axis,
     /// Divisor of the values.
@@ -84,58 +87,95 @@ struct Plot {
 
 const PLOTS: [Plot; 4] = [
     Plot {
-        file: "kernel-hog.svg",
-        title: "Worst answer of a thread below a hog",
+        file: Cow::Borrowed("kernel-hog.svg"),
+        title: Cow::Borrowed("Worst answer of a thread below a hog"),
         axes: ["the hog's budget of 10 ms, ms", "latency, ms"],
-        series: &[("kernel.hog_", "worst of all phases")],
+        series: Cow::Borrowed(&[(Cow::Borrowed("kernel.hog_"), "worst of all phases")]),
         across: Axis::linear(10.0),
         up: Axis::linear(10.0),
         unit: 1_000.0,
         line: Line::Diagonal("the hog's budget"),
     },
     Plot {
-        file: "kernel-aes.svg",
-        title: "Two clients of a server that encrypts",
+        file: Cow::Borrowed("kernel-aes.svg"),
+        title: Cow::Borrowed("Two clients of a server that encrypts"),
         axes: ["client's budget, % of the period", "throughput, % of the server's speed"],
-        series: &[
-            ("kernel.aes_10_", "period 10 ms"),
-            ("kernel.aes_100_", "period 100 ms"),
-            ("kernel.aes_1000_", "period 1,000 ms"),
-        ],
+        series: Cow::Borrowed(&[
+            (Cow::Borrowed("kernel.aes_10_"), "period 10 ms"),
+            (Cow::Borrowed("kernel.aes_100_"), "period 100 ms"),
+            (Cow::Borrowed("kernel.aes_1000_"), "period 1,000 ms"),
+        ]),
         across: Axis::linear(100.0),
         up: Axis::linear(100.0),
         unit: 1.0,
         line: Line::Diagonal("the client's share"),
     },
     Plot {
-        file: "channel-rate.svg",
-        title: "A message to another kernel, and its answer",
+        file: Cow::Borrowed("channel-rate.svg"),
+        title: Cow::Borrowed("A message to another kernel, and its answer"),
         axes: ["bytes", "microseconds"],
-        series: &[
-            ("channel.rate_high_", "50 %, highest priority"),
-            ("channel.rate_low_", "40 %, below a shell"),
-        ],
+        series: Cow::Borrowed(&[
+            (Cow::Borrowed("channel.rate_high_"), "50 %, highest priority"),
+            (Cow::Borrowed("channel.rate_low_"), "40 %, below a shell"),
+        ]),
         across: Axis::logarithmic(64.0, 1_048_576.0, 7),
         up: Axis::logarithmic(0.1, 10_000.0, 5),
         unit: 1.0,
         line: Line::Baselines("what the budgets allow"),
     },
     Plot {
-        file: "channel-isolation.svg",
-        title: "Messages to three receivers, and pings of the one that breaks at 2 s",
+        file: Cow::Borrowed("channel-isolation.svg"),
+        title: Cow::Borrowed("Messages to three receivers, and pings of the one that breaks at 2 s"),
         axes: ["ms", "messages/s, echoes/s"],
-        series: &[
-            ("channel.heard_zero_", "breaks, looks every 100 ms"),
-            ("channel.heard_two_", "every 800 ms"),
-            ("channel.heard_three_", "every 1,000 ms"),
-            ("channel.echoes_", "echoes of the one that breaks, every 500 ms"),
-        ],
+        series: Cow::Borrowed(&[
+            (Cow::Borrowed("channel.heard_zero_"), "breaks, looks every 100 ms"),
+            (Cow::Borrowed("channel.heard_two_"), "every 800 ms"),
+            (Cow::Borrowed("channel.heard_three_"), "every 1,000 ms"),
+            (Cow::Borrowed("channel.echoes_"), "echoes of the one that breaks, every 500 ms"),
+        ]),
         across: Axis::linear(5_000.0),
         up: Axis::linear(50.0),
         unit: 1.0,
         line: Line::Level(20.0, "one every 50 ms"),
     },
 ];
+
+/// Ways by which the ends of a disk's channel are told of one another's work, and what they are called.
+const NOTIFIED: [(&str, &str); 3] =
+    [("doorbell", "doorbells"), ("poll", "both look"), ("adaptive", "looks that pay")];
+
+/// Plots of a disk through the wall, as IDDR's figures 5.2 to 5.7: for each device and way of access the throughput, and
+/// the instructions that it costs.
+fn disks() -> impl Iterator<Item = Plot> {
+    let accesses = [
+        ("rndrd", "random reads"),
+        ("rndwr", "random writes"),
+        ("rndrw", "random reads and writes"),
+        ("seqrd", "sequential reads"),
+    ];
+    let devices = [("ram", "a RAM disk"), ("loop", "a loop device"), ("sata", "an AHCI disk")];
+    let all = move |(device, behind): (&'static str, &'static str)| {
+        accesses.into_iter().flat_map(move |(access, what)| {
+            [("", "requests/s, thousands", 1e3), ("cpu_", "instructions a request, thousands", 1e3)]
+                .map(|(kind, axis, unit)| Plot {
+                    file: format!("block-{kind}{device}-{access}.svg").into(),
+                    title: format!("{what} of {behind}").into(),
+                    axes: ["threads", axis],
+                    series: NOTIFIED
+                        .iter()
+                        .map(|(way, name)| {
+                            (format!("block.{kind}{access}_{device}_{way}_").into(), *name)
+                        })
+                        .collect(),
+                    across: Axis::logarithmic(1.0, 32.0, 5),
+                    up: Axis::linear(if kind.is_empty() { 60.0 } else { 100.0 }),
+                    unit,
+                    line: Line::None,
+                })
+        })
+    };
+    devices.into_iter().flat_map(all)
+}
 
 /// Returns the numbers behind a prefix, and what of each row is wanted.
 fn points(
@@ -180,7 +220,7 @@ impl Plot {
 
     /// Returns the file's text, if each series has points.
     fn draw(&self, rows: &Rows) -> Option<String> {
-        let of = |(prefix, _): &(&str, _)| points(rows, prefix, self.unit, |row| Some(row.value));
+        let of = |(prefix, _): &(Cow<'_, str>, _)| points(rows, prefix, self.unit, |row| Some(row.value));
         let series: Vec<_> = self.series.iter().map(of).collect();
         if series.iter().any(Vec::is_empty) {
             return None;
@@ -189,7 +229,7 @@ impl Plot {
         for (n, points) in series.iter().enumerate() {
             // One inside the other, so that equal values can be seen.
             let radius = 6.0 - 1.5 * n as f64;
-            out += &self.baseline(rows, self.series[n].0, COLOURS[n % COLOURS.len()]);
+            out += &self.baseline(rows, &self.series[n].0, COLOURS[n % COLOURS.len()]);
             for (x, y) in points.iter().map(|point| self.place(*point)) {
                 let colour = COLOURS[n % COLOURS.len()];
                 let _ = writeln!(
@@ -222,7 +262,7 @@ impl Plot {
                 let y = Self::at(0.0, self.up.part(value)).1;
                 line((left, y), (right, y), DASHED);
             }
-            Line::Baselines(_) => {}
+            Line::Baselines(_) | Line::None => {}
         }
         line((left, bottom), (right, bottom), r##"stroke="#222222""##);
         line((left, bottom), (left, top), r##"stroke="#222222""##);
@@ -234,14 +274,17 @@ impl Plot {
         }
         text(&mut out, ((left + right) / 2.0, height - 12.0), "middle", self.axes[0]);
         text(&mut out, (12.0, top - 12.0), "start", self.axes[1]);
-        text(&mut out, (12.0, 18.0), "start", self.title);
+        text(&mut out, (12.0, 18.0), "start", &self.title);
         out
     }
 
     fn legend(&self) -> String {
         let mut out = String::new();
         let (left, top) = Self::at(0.0, 1.0);
-        let (Line::Diagonal(line) | Line::Baselines(line) | Line::Level(_, line)) = self.line;
+        let line = match self.line {
+            Line::Diagonal(line) | Line::Baselines(line) | Line::Level(_, line) => Some(line),
+            Line::None => None,
+        };
         let entry = |n: usize| (left + 34.0, top + 18.0 + 18.0 * n as f64);
         for (n, (_, name)) in self.series.iter().enumerate() {
             let ((x, y), colour) = (entry(n), COLOURS[n % COLOURS.len()]);
@@ -252,6 +295,7 @@ impl Plot {
             );
             text(&mut out, (x, y), "start", name);
         }
+        let Some(line) = line else { return out };
         let (x, y) = entry(self.series.len());
         let _ = writeln!(
             out,
@@ -273,12 +317,12 @@ fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
 ///
 /// # Errors
 /// A file that can't be written.
-pub fn draw(rows: &Rows, dir: &Path) -> Result<Vec<&'static str>, Failure> {
+pub fn draw(rows: &Rows, dir: &Path) -> Result<Vec<Cow<'static, str>>, Failure> {
     std::fs::create_dir_all(dir)?;
     let mut drawn = Vec::new();
-    for plot in &PLOTS {
+    for plot in PLOTS.into_iter().chain(disks()) {
         if let Some(svg) = plot.draw(rows) {
-            std::fs::write(dir.join(plot.file), svg)?;
+            std::fs::write(dir.join(&*plot.file), svg)?;
             drawn.push(plot.file);
         }
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the parts of the module know of a device: session.c, which follows the two sides'
- * lives, notify.c, which wakes them, device.c, which a driver calls, mirror.c, which carries what
- * is in the queues, and block.c, which knows disks.
+ * lives, notify.c, which wakes them, spin.c, which looks, device.c, which a driver calls,
+ * mirror.c, which carries what is in the queues, and block.c, which knows disks.
  */
 #ifndef BULKHEAD_VIRTIO_H
 #define BULKHEAD_VIRTIO_H
@@ -18,6 +18,7 @@
 #include <linux/virtio_ring.h>
 #include <linux/workqueue.h>
 
+#include "adaptive.h"
 #include "layout.h"
 
 /* Buffers in a section begin at multiples of so many bytes. */
@@ -80,13 +81,27 @@ struct bh_queue {
 	struct list_head waiting;
 };
 
+/* A thread that looks at a disk; `lock` is for the time of the next look. */
+struct bh_spin {
+	struct task_struct *thread;
+	/* Held while it looks. */
+	struct mutex looks;
+	spinlock_t lock;
+	struct bh_adaptive adaptive;
+	/* When the wait for the device began. */
+	u64 begun;
+	/* It looks for a fixed time; it looks now; no answer is awaited. */
+	bool fixed, awake, idle;
+};
+
 struct bh_device {
 	struct pci_dev *pci;
 	u8 __iomem *registers;
 	u8 *mine;
 	const u8 *theirs;
 	u32 section;
-	/* Each side rings the other one; the interrupt by which this one is woken, 0: it looks. */
+	/* How it is woken (ivshmem's NOTIFY), by which each side rings the other one; the interrupt, 0: it looks. */
+	u32 notify;
 	bool rings;
 	int irq;
 	/* Whether the queues are in use, and the timer. */
@@ -112,6 +127,7 @@ struct bh_device {
 	ktime_t interval;
 	struct tasklet_struct work;
 	bool running, spoilt, woken;
+	struct bh_spin spin;
 	struct delayed_work watch;
 	struct work_struct plug;
 	struct bh_virtio *virtio;
@@ -172,6 +188,8 @@ int bh_pool_init(struct bh_pool *pool, u32 section, unsigned int n, unsigned int
 unsigned int bh_take(struct bh_queue *q);
 /* Gives the driver back what the device has used, if the session is this one; how many chains. */
 unsigned int bh_drain(struct bh_queue *q);
+/* Whether the device says that it has used a chain of a queue that is in use. */
+bool bh_pending(const struct bh_device *bh);
 /* Makes what has no answer available once more, in its order, to a new session. */
 void bh_again(struct bh_queue *q);
 /* Whether a disk's request has waited for longer than so many jiffies. */

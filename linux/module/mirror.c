@@ -402,6 +402,16 @@ static bool used(const struct bh_queue *q)
 	return READ_ONCE(q->seen) != idx;
 }
 
+bool bh_pending(const struct bh_device *bh)
+{
+	unsigned int n;
+
+	for (n = 0; n < BH_QUEUES; n++)
+		if (bh->queues[n].vq && used(&bh->queues[n]))
+			return true;
+	return false;
+}
+
 /*
  * A queue's lock is held for one chain at a time: with a large one it is some ten thousand
  * instructions in which nothing interrupts.

@@ -9,6 +9,7 @@
 #include "bulkhead_virtio.h"
 #include "notify.h"
 #include "session.h"
+#include "spin.h"
 
 /*
  * How often it looks for what the device has used: while there is something, and else. Where
@@ -54,8 +55,9 @@ bool bh_notify(struct virtqueue *vq)
 		bh_ring(bh);
 	if (READ_ONCE(q->failed))
 		tasklet_schedule(&bh->work);
+	bh_spin_asked(bh);
 	/* An answer is likely: look as often as at a busy one. A device side that rings does with it. */
-	if (!bh->irq && ktime_after(READ_ONCE(bh->interval), soon)) {
+	if (!bh->irq && !bh_spins(bh) && ktime_after(READ_ONCE(bh->interval), soon)) {
 		spin_lock_irqsave(&bh->lock, flags);
 		bh->interval = soon;
 		if (bh->running)
@@ -65,8 +67,7 @@ bool bh_notify(struct virtqueue *vq)
 	return true;
 }
 
-/* Whether the device has done anything. */
-static bool serve(struct bh_device *bh)
+bool bh_serve(struct bh_device *bh)
 {
 	unsigned int n, drained, all = 0;
 	unsigned long flags;
@@ -91,13 +92,33 @@ static bool serve(struct bh_device *bh)
 	return all;
 }
 
+/* The own armed word; not while the thread looks. */
+static void set_armed(struct bh_device *bh, bool odd)
+{
+	unsigned long flags;
+	u32 next;
+
+	spin_lock_irqsave(&bh->lock, flags);
+	next = (u32)bh->armed + 1;
+	if (odd ? !bh_spins(bh) : bh->armed & 1) {
+		bh->armed = (bh->armed & ~(u64)U32_MAX) | (odd ? next | 1 : next);
+		set_word(bh, BH_ARMED, bh->armed);
+	}
+	spin_unlock_irqrestore(&bh->lock, flags);
+}
+
 /* Asks to be woken, once: by another odd number each time. Whoever does looks once more. */
 static void arm(struct bh_device *bh)
 {
-	bh->armed = (bh->armed & ~(u64)U32_MAX) | (u32)(bh->armed + 1) | 1;
-	set_word(bh, BH_ARMED, bh->armed);
+	set_armed(bh, true);
 	/* Before a device side rings it writes what it has done: one of both sees the other. */
 	smp_mb();
+}
+
+void bh_disarm(struct bh_device *bh)
+{
+	if (bh->irq)
+		set_armed(bh, false);
 }
 
 /* Has it looked whether there is a device side, but not more often than it may. */
@@ -109,8 +130,7 @@ static void watch_soon(struct bh_device *bh)
 	mod_delayed_work(system_long_wq, &bh->watch, later ? due - now : 0);
 }
 
-/* Whether a disk has answered all that its driver asked. */
-static bool caught_up(struct bh_device *bh)
+bool bh_caught_up(struct bh_device *bh)
 {
 	unsigned int n;
 
@@ -132,13 +152,20 @@ static void look(struct tasklet_struct *work)
 {
 	struct bh_device *bh = container_of(work, struct bh_device, work);
 	ktime_t soon = micros(poll_us), late = micros(idle_us);
-	bool woken = xchg(&bh->woken, false), any = serve(bh), sleeps = false;
+	bool woken = xchg(&bh->woken, false), any = bh_serve(bh), sleeps = false;
 	unsigned long flags;
 
-	if (bh->irq && (any ? caught_up(bh) : !woken)) {
+	if (any)
+		bh_spin_found(bh, !bh_spins(bh), bh_caught_up(bh));
+	/* Then it looks for what comes next, too, and leaves that to this when it goes to sleep. */
+	if (bh_spins(bh))
+		return;
+	if (bh->irq && (any ? bh_caught_up(bh) : !woken)) {
 		arm(bh);
-		any = serve(bh);
+		any = bh_serve(bh);
 		sleeps = !any;
+		if (any)
+			bh_spin_found(bh, true, bh_caught_up(bh));
 	}
 	if (bh->irq && (bh->spoilt || word(bh->theirs, BH_HELLO) != READ_ONCE(bh->heard)))
 		watch_soon(bh);
@@ -167,8 +194,7 @@ static irqreturn_t rung(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
-/* Waits until a look that has begun is over. */
-static void settle(struct bh_device *bh)
+void bh_settle(struct bh_device *bh)
 {
 	tasklet_disable(&bh->work);
 	tasklet_enable(&bh->work);
@@ -184,8 +210,10 @@ void bh_run(struct bh_device *bh, bool on)
 	if (on)
 		hrtimer_start(&bh->timer, bh->interval, HRTIMER_MODE_REL);
 	spin_unlock_irqrestore(&bh->lock, flags);
-	if (!on)
-		settle(bh);
+	if (on)
+		return;
+	bh_settle(bh);
+	bh_spin_settle(bh);
 }
 
 int bh_listen(struct bh_device *bh)
@@ -218,7 +246,7 @@ void bh_hush(struct bh_device *bh)
 	free_irq(bh->irq, bh);
 	pci_free_irq_vectors(bh->pci);
 	bh->irq = 0;
-	settle(bh);
+	bh_settle(bh);
 }
 
 void bh_notify_init(struct bh_device *bh)
@@ -227,6 +255,7 @@ void bh_notify_init(struct bh_device *bh)
 	hrtimer_init(&bh->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 	bh->timer.function = ticked;
 	tasklet_setup(&bh->work, look);
+	bh_spin_init(bh);
 }
 
 void bh_notify_end(struct bh_device *bh)

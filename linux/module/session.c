@@ -16,8 +16,8 @@
  * the own section, and are offered to the next session once more, in their order. So does a
  * network card. Its packets wait for a short time, then they are lost as on any network.
  *
- * Here are the lives of both sides. What wakes them is notify.c's, the devices' operations are
- * device.c's, and the copies are mirror.c's.
+ * Here are the lives of both sides. What wakes them is notify.c's and spin.c's, the devices'
+ * operations are device.c's, and the copies are mirror.c's.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -32,6 +32,7 @@
 #include "device.h"
 #include "notify.h"
 #include "session.h"
+#include "spin.h"
 
 static unsigned int revive_s = 30;
 module_param(revive_s, uint, 0644);
@@ -128,6 +129,8 @@ static void begin(struct bh_device *bh, u32 peer)
 	virtio->vdev.id.vendor = BH_VENDOR;
 	bh->outlives = virtio->is.device != VIRTIO_ID_CONSOLE;
 	bh->virtio = virtio;
+	if (bh->outlives)
+		bh_spin_start(bh);
 	queue_work(system_long_wq, &bh->plug);
 }
 
@@ -155,6 +158,7 @@ static void unplug(struct bh_device *bh)
 			virtio_break_device(&virtio->vdev);
 		unregister_virtio_device(&virtio->vdev);
 	}
+	bh_spin_stop(bh);
 	bh->virtio = NULL;
 	WRITE_ONCE(bh->away, false);
 	WRITE_ONCE(bh->dead, false);
@@ -305,6 +309,7 @@ static int configuration(struct bh_device *bh)
 	at = pci_find_next_capability(bh->pci, at, PCI_CAP_ID_VNDR);
 	if (at && !pci_read_config_byte(bh->pci, at + 2, &len) && len >= BH_CAP_NOTIFY + 4)
 		pci_read_config_dword(bh->pci, at + BH_CAP_NOTIFY, &notify);
+	bh->notify = notify;
 	bh->rings = notify != 0;
 	return 0;
 }

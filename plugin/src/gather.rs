@@ -43,6 +43,7 @@ struct Event {
     value: u64,
     words: Vec<u64>,
     cores: Vec<u64>,
+    spun: Vec<u64>,
 }
 
 /// Facts of the machine that an event carries.
@@ -72,6 +73,8 @@ pub struct Gathered {
     dropped: u64,
     open: BTreeMap<(u16, u32), Counters>,
     spans: BTreeMap<u16, Spans>,
+    /// Instructions of each core in spans of [`marker::id::IO_SPIN`] that are over.
+    spun: BTreeMap<u32, u64>,
     laps: BTreeMap<u16, Stats>,
     lap_start: BTreeMap<(u16, u32), u64>,
     values: BTreeMap<u16, Stats>,
@@ -120,10 +123,22 @@ impl Gathered {
     fn event(&mut self, id: u16, vcpu: u32, at: Counters, value: u64, facts: Facts) {
         let Facts { words, cores } = facts;
         if self.events.len() < EVENTS {
-            self.events.push(Event { id, vcpu, at, value, words, cores });
+            let spun = self.spun(&cores);
+            self.events.push(Event { id, vcpu, at, value, words, cores, spun });
         } else {
             self.dropped += 1;
         }
+    }
+
+    /// Instructions of each core that looked for work and found none, so far: also in spans that are not over.
+    fn spun(&self, cores: &[u64]) -> Vec<u64> {
+        let one = |(vcpu, total): (usize, &u64)| {
+            let vcpu = vcpu as u32;
+            let open = self.open.get(&(marker::id::IO_SPIN, vcpu));
+            let now = open.map_or(0, |begin| total.saturating_sub(begin.total()));
+            self.spun.get(&vcpu).copied().unwrap_or(0) + now
+        };
+        cores.iter().enumerate().map(one).collect()
     }
 
     fn begin(&mut self, id: u16, vcpu: u32, at: Counters) {
@@ -138,7 +153,11 @@ impl Gathered {
             spans.unmatched += 1;
             return;
         };
-        spans.total.add(at.total() - begin.total() - 1);
+        let inside = at.total() - begin.total() - 1;
+        if id == marker::id::IO_SPIN {
+            *self.spun.entry(vcpu).or_default() += inside;
+        }
+        spans.total.add(inside);
         spans.privileged += at.privileged() - begin.privileged();
         spans.vmruns += at.vmruns - begin.vmruns;
     }
@@ -165,10 +184,10 @@ impl Gathered {
         for e in &self.events {
             let counters = self.counters(&e.at);
             let (name, vcpu, value) = (label(e.id), e.vcpu, e.value);
-            let (words, cores) = (&e.words, &e.cores);
+            let (words, cores, spun) = (&e.words, &e.cores, &e.spun);
             let _ = writeln!(
                 out,
-                "{{\"kind\":\"event\",{name},\"vcpu\":{vcpu},{counters},\"value\":{value},\"words\":{words:?},\"cores\":{cores:?}}}"
+                "{{\"kind\":\"event\",{name},\"vcpu\":{vcpu},{counters},\"value\":{value},\"words\":{words:?},\"cores\":{cores:?},\"spun\":{spun:?}}}"
             );
         }
         for (id, spans) in &self.spans {
@@ -263,7 +282,19 @@ mod tests {
         let facts = || Facts { words: vec![3, 4], cores: vec![1, 9] };
         gathered.mark(marker::EVENT | 5, 0, at(1, 0), 2, facts);
         let text = gathered.lines(&[]);
-        assert!(text.contains("\"value\":2,\"words\":[3, 4],\"cores\":[1, 9]}"), "{text}");
+        assert!(text.contains("\"value\":2,\"words\":[3, 4],\"cores\":[1, 9],\"spun\":[0, 0]}"), "{text}");
+    }
+
+    #[test]
+    fn an_event_carries_what_was_spun() {
+        const SPIN: u16 = marker::id::IO_SPIN;
+        let mut gathered = Gathered::default();
+        gathered.mark(BEGIN | SPIN, 0, at(100, 0), 0, Facts::default);
+        gathered.mark(END | SPIN, 0, at(111, 0), 0, Facts::default);
+        gathered.mark(BEGIN | SPIN, 1, at(50, 0), 0, Facts::default);
+        let facts = || Facts { words: vec![], cores: vec![200, 57, 9] };
+        gathered.mark(marker::EVENT | 5, 0, at(200, 0), 2, facts);
+        assert!(gathered.lines(&[]).contains("\"spun\":[10, 7, 0]"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::Found;
 use super::figure::{Figure, Must};
-use super::system::{System, by_core};
+use super::system::{Ran, System, by_core};
 use crate::Failure;
 use crate::rows::Row;
 use bulkhead_layout::marker::id;
@@ -11,8 +11,9 @@ use bulkhead_qemu::Counts;
 
 /// Threads, and requests of all of them together.
 const LOADS: [(u64, u64); 3] = [(1, 2_000), (4, 4_000), (16, 8_000)];
-/// In an event's value: the requests end.
+/// In an event's value: the requests end; there are pauses between them.
 const ENDS: u64 = 1 << 63;
+const PAUSED: u64 = 1 << 62;
 
 /// A program's arguments, or a script of simple commands, as one word of a kernel's command line.
 pub(super) fn script(text: &str) -> String {
@@ -28,40 +29,99 @@ fn reads(disk: &str, kib: u32) -> String {
 /// Command by which a Linux gets a disk in memory.
 const RAMDISK: &str = "modprobe brd rd_nr=1 rd_size=65536";
 
-/// From a disk in memory of the other one.
+/// Ways by which the ends of the disk's channel are told of one another's work.
+pub(super) const WAYS: [&str; 3] = ["doorbell", "poll", "adaptive"];
+
+/// Two Linuxes with the disk's channel, which is notified in this way; what serves the disk, and what the client does.
+fn through(dir: &str, way: &str, server: &str, client: &str) -> Result<Ran, Failure> {
+    System::new("block", dir)
+        .changed("\"doorbell\"", format!("\"{way}\""))
+        .with("one", script(&format!("bhvirtio disk sleep 4&&{client}")))
+        .with("two", script(server))
+        .run()
+}
+
+/// Serves a disk in memory.
+fn memory() -> String {
+    format!("{RAMDISK}&&bhvirtio block lan /dev/ram0 --serial ram")
+}
+
+/// From a disk in memory of the other one: by doorbells, and with ends that look.
 pub fn ramdisk() -> Found {
-    let server = script(&format!("{RAMDISK}&&bhvirtio block lan /dev/ram0 --serial ram"));
-    let client = script(&format!("bhvirtio disk sleep 4&&{}", reads("/dev/vda", 16)));
-    let ran = System::new("block", "block-ramdisk")
-        .with("one", client.clone())
-        .with("two", server.clone())
-        .run()?;
-    let looking = System::new("block", "block-adaptive")
-        .changed("\"doorbell\"", "\"adaptive\"")
-        .with("one", client)
-        .with("two", server.clone())
-        .run()?;
+    // Light: a pause of a millisecond after each read.
+    let client = format!("{} threads=1 pause=1000 many16k=400", reads("/dev/vda", 16));
+    let mut runs = Vec::new();
+    for way in WAYS {
+        runs.push(through(&format!("block-ram-{way}"), way, &memory(), &client)?);
+    }
     let bare = System::new("tcp-loopback", "block-ramdisk-alone")
         .with("one", script(&format!("{RAMDISK}&&{}", reads("/dev/ram0", 16))))
         .run()?;
-    // The way without our module, against the module's.
-    let reads = reads("$DISK", 16);
-    let client = script(&format!("bhvirtio attach lan --ublk sh -c 'sleep 4&&{reads}'"));
-    let program =
-        System::new("block", "block-ublk").with("one", client).with("two", server).run()?;
+    let row = |name: &str, value: f64| Row::new(name, "instructions", value);
     let mut figures = Vec::new();
     for (threads, _) in LOADS {
-        let (wall, alone) = (Window::of(&ran.counts, threads)?, Window::of(&bare.counts, threads)?);
-        let row = Row::new(&format!("block.ramdisk_{threads}"), "instructions", wall.all());
-        figures.push(Figure::new(row.against(alone.all())).note(wall.note()));
-        let adaptive = Window::of(&looking.counts, threads)?;
-        let row = Row::new(&format!("block.adaptive_{threads}"), "instructions", adaptive.all());
-        figures.push(Figure::new(row.against(wall.all())).note(adaptive.note()));
-        let ublk = Window::of(&program.counts, threads)?;
-        let row = Row::new(&format!("block.ublk_{threads}"), "instructions", ublk.all());
-        figures.push(Figure::new(row.against(wall.all())).note(ublk.note()));
+        let of = |ran: &Ran| Window::of(&ran.counts, threads);
+        let (alone, [rung, polled, adapted]) =
+            (of(&bare)?, [of(&runs[0])?, of(&runs[1])?, of(&runs[2])?]);
+        let name = |way| format!("block.{way}_{threads}");
+        figures.push(
+            Figure::new(row(&name("ramdisk"), rung.all()).against(alone.all())).note(rung.note()),
+        );
+        for (way, looked) in [("poll", &polled), ("adaptive", &adapted)] {
+            let figure = Figure::new(row(&name(way), looked.all()).against(rung.all()));
+            figures.push(figure.note(looked.note()));
+        }
+        if threads == 1 {
+            let ratio = format!(
+                "by the summed clock {:.3}; adaptive {:.3} and {:.3}",
+                polled.all() / rung.all(),
+                adapted.own() / rung.own(),
+                adapted.all() / rung.all()
+            );
+            let row = row("block.interrupt_vs_spin_1", polled.own()).against(rung.own());
+            figures.push(Figure::new(row).note(ratio));
+        }
+        if threads == 16 {
+            let exits = Row::new("exits.block_spin", "exits", polled.exits());
+            figures.push(Figure::new(exits).must(Must::AtMost(0.0)));
+        }
     }
+    let light = |ran: &Ran| Window::find(&ran.counts, PAUSED | 1 << 32);
+    let [polled, adapted] = [light(&runs[1])?, light(&runs[2])?];
+    let row = row("block.adaptive_light", adapted.looked()).against(polled.looked());
+    let note = format!("with poll, {}; with adaptive, {}", polled.note(), adapted.note());
+    figures.push(Figure::new(row).must(Must::Times(0.6)).note(note));
     Ok(figures)
+}
+
+/// From a loop device over a file in memory, with ends that look.
+pub fn looped() -> Found {
+    let server = "modprobe loop&&truncate -s 64M /tmp/disk&&losetup /dev/loop0 /tmp/disk&&bhvirtio block lan /dev/loop0 --serial loop";
+    let ran = through("block-loop", "poll", server, &reads("/dev/vda", 16))?;
+    let most = [32_000.0, 29_000.0, 28_000.0];
+    let one = |((threads, _), most)| {
+        let wall = Window::of(&ran.counts, threads)?;
+        let row = Row::new(&format!("block.loop_{threads}"), "instructions", wall.all());
+        Ok(Figure::new(row).must(Must::AtMost(most)).note(wall.note()))
+    };
+    LOADS.into_iter().zip(most).map(one).collect()
+}
+
+/// The way without our module, against the module's.
+pub fn ublk() -> Found {
+    let wall = through("block-ublk-module", WAYS[0], &memory(), &reads("/dev/vda", 16))?;
+    let client = format!("bhvirtio attach lan --ublk sh -c 'sleep 4&&{}'", reads("$DISK", 16));
+    let program = System::new("block", "block-ublk")
+        .with("one", script(&client))
+        .with("two", script(&memory()))
+        .run()?;
+    let one = |(threads, _)| {
+        let [wall, ublk] =
+            [Window::of(&wall.counts, threads)?, Window::of(&program.counts, threads)?];
+        let row = Row::new(&format!("block.ublk_{threads}"), "instructions", ublk.all());
+        Ok(Figure::new(row.against(wall.all())).note(ublk.note()))
+    };
+    LOADS.into_iter().map(one).collect()
 }
 
 /// Longest that a driver sandbox looks before it sleeps, microseconds.
@@ -106,21 +166,27 @@ pub fn doorbells() -> Found {
 }
 
 /// Requests of so many threads, from the first to the last.
-struct Window {
+pub(super) struct Window {
     requests: f64,
-    /// Instructions of each core.
+    /// Instructions of each core, and those that looked for work and found none.
     cores: Vec<u64>,
+    spun: Vec<u64>,
     /// Exits of each core, by cause.
     exits: Vec<u64>,
 }
 
 impl Window {
     fn of(counts: &Counts, threads: u64) -> Result<Self, Failure> {
+        Self::find(counts, threads << 32)
+    }
+
+    /// The requests of which events tell so, but for their number.
+    pub(super) fn find(counts: &Counts, load: u64) -> Result<Self, Failure> {
         let events = counts.events(id::IO_REQUESTS);
         let one = |ends: u64| {
-            let is = |value: u64| value & ENDS == ends && (value & !ENDS) >> 32 == threads;
-            let found = events.iter().find(|event| is(event.value));
-            found.ok_or_else(|| format!("no requests of {threads} threads"))
+            let found =
+                events.iter().find(|event| event.value & !u64::from(u32::MAX) == ends | load);
+            found.ok_or_else(|| format!("no requests of the load {load:#x}"))
         };
         let (begin, end) = (one(0)?, one(ENDS)?);
         let less = |all: &[u64], less: &[u64]| {
@@ -129,6 +195,7 @@ impl Window {
         Ok(Self {
             requests: f64::from(end.value as u32),
             cores: less(&end.cores, &begin.cores),
+            spun: less(&end.spun, &begin.spun),
             exits: less(&by_core(&end.words), &by_core(&begin.words)),
         })
     }
@@ -144,17 +211,29 @@ impl Window {
     }
 
     /// Instructions of all cores for a request.
-    fn all(&self) -> f64 {
+    pub(super) fn all(&self) -> f64 {
         self.cores.iter().sum::<u64>() as f64 / self.requests
     }
 
-    fn note(&self) -> String {
+    /// Instructions of all cores for a request that looked for work and found none.
+    fn looked(&self) -> f64 {
+        self.spun.iter().sum::<u64>() as f64 / self.requests
+    }
+
+    /// Instructions of all cores for a request without those. With one request at a time they are its way, from core to
+    /// core, and what wakes whoever sleeps.
+    pub(super) fn own(&self) -> f64 {
+        self.all() - self.looked()
+    }
+
+    pub(super) fn note(&self) -> String {
         let each = |of: &[u64]| -> Vec<String> {
             of.iter().map(|n| format!("{:.2}", *n as f64 / self.requests)).collect()
         };
         format!(
-            "a request: instructions of the cores {}, exits {}",
+            "a request: instructions of the cores {}, without looks {:.2}, exits {}",
             each(&self.cores).join(" and "),
+            self.own(),
             each(&self.exits).join(" and ")
         )
     }

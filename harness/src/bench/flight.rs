@@ -63,6 +63,33 @@ pub fn jitter() -> Found {
     ])
 }
 
+/// Jitter beside a driver sandbox that serves a Linux' disk, and is begun anew by each of its planted faults.
+pub fn driver() -> Found {
+    const SECONDS: u64 = 8;
+    /// Restarts and requests without which there was no load.
+    const LEAST: u64 = 20;
+    const STORE: usize = 0;
+    const LINUX: u64 = 1;
+    let idle = releases(&alone("flight-driver-alone")?, ALONE)?;
+    let loaded = System::new("flight-driver", "flight-driver")
+        .with("flight", format!("seconds={SECONDS}"))
+        .with("one", super::block::script("bhvirtio disk bhvirtio exercise /dev/vda 60000"))
+        .precise()
+        .run()?;
+    let busy = releases(&loaded, SECONDS)?;
+    let restarts = loaded.outcome.report.sandboxes[STORE].restarts;
+    if restarts < LEAST {
+        return Err(format!("{restarts} restarts of the driver: no load").into());
+    }
+    let row = Row::new("flight.jitter_driver", "ns", busy.0.max as f64).against(idle.0.max as f64);
+    Ok(vec![Figure::new(row).must(Must::Above(selftest::BUSY[0] as f64)).note(format!(
+        "{}; {} missed; beside {restarts} restarts of a disk's driver, and {:.1} G instructions of its client",
+        busy.1,
+        busy.2,
+        loaded.counts.instructions(LINUX, None) as f64 / 1e9
+    ))])
+}
+
 /// Flies alone; logs go to this folder.
 pub(super) fn alone(dir: &'static str) -> Result<Ran, Failure> {
     System::new("flight", dir).with("flight", format!("seconds={ALONE}")).precise().run()

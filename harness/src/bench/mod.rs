@@ -16,6 +16,7 @@ mod kernel;
 mod linux;
 mod monitor;
 mod peer;
+mod plots;
 mod policies;
 mod recovery;
 mod rights;
@@ -99,11 +100,25 @@ const LONG: &[Part] = &[
     ),
     part(&["flight.jitter_idle"], flight::idle),
     part(&["flight.jitter_io"], io::jitter),
+    part(&["flight.jitter_driver"], flight::driver),
     part(&["flight.jitter_loaded", "flight.missed", "exits.flight"], flight::jitter),
     part(&["sched.oracle_"], sched::oracle),
     part(&["io.blk", "io.net", "io.monitor"], || io::requests(&io::AMD_VI)),
     part(&["io.vtd_blk", "io.vtd_net", "io.vtd_monitor"], || io::requests(&io::VT_D)),
-    part(&["block.ramdisk_", "block.adaptive_", "block.ublk_"], block::ramdisk),
+    part(
+        &[
+            "block.ramdisk_",
+            "block.poll_",
+            "block.adaptive_",
+            "block.interrupt_vs_spin_1",
+            "exits.block_spin",
+        ],
+        block::ramdisk,
+    ),
+    part(&["block.loop_"], block::looped),
+    part(&["block.ublk_"], block::ublk),
+    // And the points of the plots: `block.rndrd_`, `block.cpu_` and their like.
+    part(&["block.plots", "block.adaptive_vs_best_worst_point"], plots::plots),
     part(&["block.wall_vs_direct_", "exits.block_adaptive"], block::wall),
     part(&["exits.block_doorbell"], block::doorbells),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn event(vcpu: u64, value: u64, instructions: u64) -> Event {
-        Event { vcpu, instructions, vmruns: 0, value, words: vec![], cores: vec![] }
+        Event { vcpu, instructions, value, ..Event::default() }
     }
 
     #[test]

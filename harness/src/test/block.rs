@@ -16,6 +16,9 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/stock-6.1", 240, |bench| stock(bench, "linux-6.1", "poll")),
         Job::one("block/restarts", 240, |bench| restarts(bench, NEWER, "adaptive", &SEVERAL)),
         Job::one("block/restarts-6.1", 240, |bench| restarts(bench, OLDER, "poll", &SINGLE)),
+        Job::one("block/spins", 240, |bench| spins(bench, NEWER, "poll", 0)),
+        Job::one("block/spins-6.1", 240, |bench| spins(bench, OLDER, "poll", 0)),
+        Job::one("block/spins-adaptive", 240, |bench| spins(bench, NEWER, "adaptive", 64)),
         Job::one("block/waits", 240, waits),
         Job::one("block/gone", 240, gone),
         Job::one("block/store", 240, |bench| store(bench, 0)),
@@ -193,6 +196,40 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str, way: &Way) -> Result<Stri
     // Its log holds back some of them.
     seen.ensure(said.contains("the device is back"), "its driver saw no restart")?;
     Ok(format!("{TIMES} restarts, {sessions} sessions; {exercised}"))
+}
+
+/// The client looks for answers in place of interrupts: a thread of its kernel does, the reads are right, and there are
+/// at most so many interrupts for 512 of them. With doorbells each read has one.
+fn spins(bench: &Bench, kernel: &str, notify: &str, most: u64) -> Result<String, String> {
+    /// Nanoseconds of the thread for a read, at least: a thread that does not look has some for all.
+    const EACH: u64 = 500;
+    const READS: u64 = 512;
+    let count = "echo interrupts $(grep bulkhead_virtio /proc/interrupts);echo ran $(cat ${p%comm}schedstat)";
+    let client = script(&format!(
+        "bhvirtio disk;sleep 2;p=$(grep -l bulkhead-spin /proc/[0-9]*/comm);{count};dd if=/dev/vda of=/tmp/read bs=4k count={READS} iflag=direct;{count};\
+         zcat /ext4.gz|dd bs=4k count={READS} iflag=fullblock|cmp - /tmp/read&&echo all was read"
+    ));
+    let Way { made, path, options, .. } = SINGLE;
+    let server =
+        script(&format!("{};zcat /ext4.gz>{path};bhvirtio block lan {path}{options}", made(0)));
+    let seen = look(&pair(&SINGLE, [kernel, NEWER], [&client, &server], notify), bench)?;
+    let said = driver(&seen)?;
+    seen.ensure(said.contains("all was read"), "it read something else")?;
+    // The second word of both lines: `/proc/interrupts` has a line of the module's only where it is woken.
+    let counts = |of: &str, at: usize| -> Vec<u64> {
+        let lines = said.lines().filter_map(|line| line.trim_end().strip_prefix(of));
+        let word = |line: &str| line.split_whitespace().nth(at).and_then(|word| word.parse().ok());
+        lines.map(|line| word(line).unwrap_or(0)).collect()
+    };
+    let (&[before, after], &[begun, ended]) = (&counts("interrupts", 1)[..], &counts("ran", 0)[..])
+    else {
+        return Err(seen.wrong("no two counts of interrupts and of the thread's time"));
+    };
+    let (interrupts, ran) = (after - before, ended - begun);
+    let told = format!("{interrupts} interrupts for {READS} reads; the thread ran for {ran} ns");
+    seen.ensure(interrupts <= most, &told)?;
+    seen.ensure(ran >= EACH * READS, &told)?;
+    Ok(told)
 }
 
 /// A file system at the device side that is frozen: writes to the disk wait, and reads from it go on.

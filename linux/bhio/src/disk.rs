@@ -9,6 +9,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::sync::Barrier;
+use std::thread::sleep;
+use std::time::Duration;
 
 const KIB4: usize = 4 << 10;
 const MIB: usize = 1 << 20;
@@ -19,8 +21,9 @@ const FILE: usize = 64 * MIB;
 const HUGE: usize = 2 * MIB;
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const WARM: usize = 3;
-/// In an event's value: the requests end.
+/// In an event's value: the requests end; there are pauses between them.
 const ENDS: u64 = 1 << 63;
+const PAUSED: u64 = 1 << 62;
 
 /// An open disk and a buffer for one request.
 struct Disk {
@@ -103,7 +106,13 @@ pub fn rand4k(path: &str, count: usize) -> Result<(), Failure> {
 
 /// Reads random places by several threads, `count` of them together. All of the disk was read before, so that a server
 /// with a page cache has it there.
-pub fn many(path: &str, bytes: usize, threads: usize, count: usize) -> Result<(), Failure> {
+pub fn many(
+    path: &str,
+    bytes: usize,
+    threads: usize,
+    count: usize,
+    pause: Duration,
+) -> Result<(), Failure> {
     /// Requests of each thread before all begin.
     const WARM: usize = 64;
     let each = count / threads.max(1);
@@ -113,10 +122,12 @@ pub fn many(path: &str, bytes: usize, threads: usize, count: usize) -> Result<()
     let mut disk = Disk::open(path, MIB)?;
     (0..disk.size / MIB).try_for_each(|n| disk.read(n * MIB, MIB))?;
     let together = Barrier::new(threads + 1);
-    let value = (threads as u64) << 32 | (each * threads) as u64;
+    let paused = if pause.is_zero() { 0 } else { PAUSED };
+    let value = paused | (threads as u64) << 32 | (each * threads) as u64;
     std::thread::scope(|scope| {
         let together = &together;
-        let reader = |n| scope.spawn(move || reader(path, bytes, n, [WARM, each], together));
+        let load = Load { path, bytes, warm: WARM, count: each, pause };
+        let reader = |n| scope.spawn(move || reader(load, n, together));
         let readers: Vec<_> = (0..threads).map(reader).collect();
         together.wait();
         mark::<{ EVENT | id::IO_REQUESTS }>(value);
@@ -128,27 +139,38 @@ pub fn many(path: &str, bytes: usize, threads: usize, count: usize) -> Result<()
     })
 }
 
-/// One of the threads: it warms up, waits for the others, and reads. It meets the others even if it cannot read.
-fn reader(
-    path: &str,
+/// Requests of one of the threads.
+#[derive(Clone, Copy)]
+struct Load<'a> {
+    path: &'a str,
     bytes: usize,
-    n: usize,
-    [warm, count]: [usize; 2],
-    together: &Barrier,
-) -> Result<(), String> {
-    let mut disk = Disk::open(path, bytes).map_err(|why| why.to_string());
+    warm: usize,
+    count: usize,
+    /// After each request.
+    pause: Duration,
+}
+
+/// One of the threads: it warms up, waits for the others, and reads. It meets the others even if it cannot read.
+fn reader(load: Load<'_>, n: usize, together: &Barrier) -> Result<(), String> {
+    let bytes = load.bytes;
+    let mut disk = Disk::open(load.path, bytes).map_err(|why| why.to_string());
     let mut place = Random { state: n + 1, below: 1 };
     let mut read = |count| {
         let disk = disk.as_mut().map_err(|why| why.clone())?;
         place.below = disk.size / bytes;
-        (0..count)
-            .try_for_each(|_| disk.read(place.next() * bytes, bytes))
-            .map_err(|why| why.to_string())
+        let mut one = || {
+            disk.read(place.next() * bytes, bytes)?;
+            if !load.pause.is_zero() {
+                sleep(load.pause);
+            }
+            Ok::<_, Failure>(())
+        };
+        (0..count).try_for_each(|_| one()).map_err(|why| why.to_string())
     };
-    let warm = read(warm);
+    let warm = read(load.warm);
     together.wait();
     together.wait();
-    let done = read(count);
+    let done = read(load.count);
     together.wait();
     warm.and(done)
 }

@@ -8,7 +8,10 @@
 //! | `iperf=PORT` | where `iperf3` listens at that address |
 //! | `rand4k=N` | N reads of 4 KiB at random places, past the page cache |
 //! | `threads=N` | threads for the next row, 1 without it |
+//! | `pause=N` | microseconds after each of its requests, 0 without it |
 //! | `many4k=N`, `many16k=N` | N reads of 4, 16 KiB at random places by all threads together, past the page cache |
+//! | `files=FOLDER` | a folder for the files of `points` |
+//! | `points=N` | N requests of 16 KiB for each of 1 to 32 threads, reads, writes and both, in 128 files |
 //! | `seq1m=N`, `write1m=N` | N reads, writes of 1 MiB, one after the other, likewise |
 //! | `udp=N` | N datagrams of 1,472 bytes to the peer and back |
 //! | `tcp=N`, `tcp_from=N` | N MiB to the peer, from the peer |
@@ -28,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod disk;
+mod files;
 mod net;
 mod program;
 mod stream;
@@ -36,6 +40,7 @@ use bulkhead_linux::setup::{self, Failure};
 use bulkhead_linux::{mark, marker, ticks};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 const START_HERE: &str = "start=here";
 
@@ -57,7 +62,9 @@ fn main() -> ExitCode {
 #[derive(Default)]
 struct Place {
     disk: Option<String>,
+    files: Option<String>,
     threads: Option<usize>,
+    pause: Option<u64>,
     peer: Option<SocketAddr>,
     iperf: Option<u16>,
     /// Streams so far.
@@ -103,7 +110,9 @@ fn one(place: &mut Place, name: &str, value: &str) -> Result<(), Failure> {
     match name {
         "start" if value == "here" => start(),
         "disk" => place.disk = Some(value.into()),
+        "files" => place.files = Some(value.into()),
         "threads" => place.threads = Some(value.parse()?),
+        "pause" => place.pause = Some(value.parse()?),
         "peer" => place.peer = Some(value.parse()?),
         "iperf" => place.iperf = Some(value.parse()?),
         _ => return row(place, name, value.parse()?),
@@ -117,8 +126,10 @@ fn row(place: &mut Place, name: &str, count: usize) -> Result<(), Failure> {
         "many4k" | "many16k" => {
             let bytes = if name == "many4k" { 4 << 10 } else { 16 << 10 };
             let threads = place.threads.take().unwrap_or(1);
-            disk::many(place.disk()?, bytes, threads, count)
+            let pause = Duration::from_micros(place.pause.take().unwrap_or(0));
+            disk::many(place.disk()?, bytes, threads, count, pause)
         }
+        "points" => files::points(place.files.as_deref().ok_or("no files=FOLDER")?, count),
         "seq1m" => disk::seq1m(place.disk()?, count),
         "write1m" => disk::write1m(place.disk()?, count),
         "udp" => net::udp(place.peer()?, count),

@@ -4,7 +4,9 @@ use bulkhead_channel::Misfit;
 use bulkhead_channel::adaptive::Spin;
 use bulkhead_channel::bell::{Arm, Bell, Caller};
 use bulkhead_channel_memory::Mapping;
-use bulkhead_linux::bell::{Bed, Register, SLEEP};
+use bulkhead_layout::marker::id;
+use bulkhead_layout::spin::{LINUX_POLL, LINUX_SLEEP, LINUX_WAKE};
+use bulkhead_linux::bell::{Bed, Register};
 use bulkhead_linux::channel::{Channel, named};
 use bulkhead_linux::section::Section;
 use bulkhead_virtio::{Device, News, Offer};
@@ -33,6 +35,8 @@ pub struct Side {
 #[derive(Default)]
 pub struct Rest {
     bells: Option<Bells>,
+    /// Where the channel is `adaptive`, or `poll` and the device a disk.
+    look: Option<Look>,
     /// Rounds since there was something to do.
     idle: u32,
 }
@@ -41,34 +45,63 @@ struct Bells {
     arm: Arm<Mapping<'static>>,
     bed: Bed,
     brake: Brake,
-    /// Where the channel is `adaptive`.
-    look: Option<Look>,
 }
 
-/// Time in which it looks for work before it asks to be woken, by what such a look has lately found.
+/// Time in which it looks for work before it sleeps: a fixed one, or by what such a look has lately found.
 struct Look {
     spin: Spin,
+    fixed: Option<u64>,
     /// When the wait for work began, if it waits.
     begun: Option<Instant>,
     /// It has slept in this wait.
     slept: bool,
+    /// It looks: the measuring plugin counts its instructions apart.
+    marked: bool,
 }
 
 impl Look {
-    const fn new() -> Self {
-        Self { spin: Spin::new(SLEEP), begun: None, slept: false }
+    const fn adaptive() -> Self {
+        let spin = Spin::new(LINUX_SLEEP);
+        Self { spin, fixed: None, begun: None, slept: false, marked: false }
+    }
+
+    /// IDDR's: a fixed time since the last work.
+    const fn fixed() -> Self {
+        Self { fixed: Some(LINUX_POLL), ..Self::adaptive() }
+    }
+
+    /// There is no work: the wait begins, or goes on.
+    fn waits(&mut self) -> Instant {
+        let time = self.fixed.unwrap_or(self.spin.time());
+        if self.begun.is_none() && time > 0 {
+            bulkhead_linux::begin::<{ id::IO_SPIN }>();
+            self.marked = true;
+        }
+        *self.begun.get_or_insert_with(Instant::now)
     }
 
     /// Tells if the wait has not been long enough for a sleep.
     fn goes_on(&mut self) -> bool {
-        let begun = *self.begun.get_or_insert_with(Instant::now);
-        !self.slept && nanos(begun) < self.spin.time()
+        let begun = self.waits();
+        let goes = !self.slept && nanos(begun) < self.fixed.unwrap_or(self.spin.time());
+        if !goes {
+            self.ends();
+        }
+        goes
+    }
+
+    /// It looks no longer.
+    fn ends(&mut self) {
+        if std::mem::take(&mut self.marked) {
+            bulkhead_linux::end::<{ id::IO_SPIN }>();
+        }
     }
 
     /// There is work: learns from the wait for it.
     fn found(&mut self) {
+        self.ends();
         if let Some(begun) = self.begun.take() {
-            let own = if self.slept { SLEEP } else { 0 };
+            let own = if self.slept { LINUX_WAKE } else { 0 };
             self.spin.learn(nanos(begun).saturating_sub(own));
         }
         self.slept = false;
@@ -96,9 +129,9 @@ pub fn ways(
     let Some(doorbell) = channel.end().doorbell else { return Ok((None, Rest::default())) };
     let bell = Bell::open(mine, &theirs).map_err(small)?;
     let (arm, bed) = (Arm::open(&mine).map_err(small)?, Bed::open(channel)?);
-    let look = doorbell.adaptive.then(Look::new);
-    let bells = Some(Bells { arm, bed, brake: Brake::default(), look });
-    Ok((Some(Caller::new(bell, Register::of(channel))), Rest { bells, idle: 0 }))
+    let look = doorbell.adaptive.then(Look::adaptive);
+    let bells = Some(Bells { arm, bed, brake: Brake::default() });
+    Ok((Some(Caller::new(bell, Register::of(channel))), Rest { bells, look, idle: 0 }))
 }
 
 impl Side {
@@ -188,6 +221,21 @@ impl Side {
 }
 
 impl Rest {
+    /// Where nobody rings it looks for a fixed time after its last work, and seldom from then on.
+    pub fn polls(mut self) -> Self {
+        if self.bells.is_none() {
+            self.look = Some(Look::fixed());
+        }
+        self
+    }
+
+    /// There is work, before that is done.
+    pub fn found(&mut self) {
+        if let Some(look) = &mut self.look {
+            look.found();
+        }
+    }
+
     /// Ends a round. If for some rounds there was nothing to do, it waits for work, or until a file can be read, but no
     /// longer than `most`. Where the driver does not ring it looks, ever more seldom.
     pub fn after(
@@ -199,6 +247,9 @@ impl Rest {
         if worked {
             self.worked();
             return Ok(());
+        }
+        if let Some(look) = &mut self.look {
+            look.waits();
         }
         if self.idle == EAGER - 1 && self.looks() {
             std::hint::spin_loop();
@@ -218,7 +269,7 @@ impl Rest {
                 wait([Some(bells.bed.as_fd()), file], most)?;
                 bells.brake.woken(bells.bed.take()?);
                 bells.arm.disarm();
-                if let Some(look) = &mut bells.look {
+                if let Some(look) = &mut self.look {
                     look.slept = true;
                 }
                 self.idle = 0;
@@ -230,18 +281,15 @@ impl Rest {
 
     /// Tells if a look is still cheaper than a sleep.
     fn looks(&mut self) -> bool {
-        let look = self.bells.as_mut().and_then(|bells| bells.look.as_mut());
-        look.is_some_and(Look::goes_on)
+        self.look.as_mut().is_some_and(Look::goes_on)
     }
 
     /// There was something to do.
     pub fn worked(&mut self) {
         self.again();
+        self.found();
         if let Some(bells) = &mut self.bells {
             bells.brake = Brake::default();
-            if let Some(look) = &mut bells.look {
-                look.found();
-            }
         }
     }
 
@@ -301,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_look_is_as_long_as_waits_have_been() {
-        let mut look = Look::new();
+        let mut look = Look::adaptive();
         for _ in 0..100 {
             look.begun = Some(Instant::now() - Duration::from_micros(5));
             look.found();
@@ -316,6 +364,25 @@ mod tests {
         }
         assert_eq!(look.spin.time(), 0);
         assert!(!look.goes_on());
+        // A wait of 30 us, slept through, would have been worth a look.
+        for _ in 0..100 {
+            look.begun = Some(Instant::now() - Duration::from_micros(30));
+            look.slept = true;
+            look.found();
+        }
+        assert!(look.spin.time() >= 20_000, "{}", look.spin.time());
+    }
+
+    #[test]
+    fn a_fixed_look_is_always_as_long() {
+        let mut look = Look::fixed();
+        for past in [LINUX_POLL / 2, 10 * LINUX_POLL, LINUX_POLL / 2] {
+            look.begun = Some(Instant::now() - Duration::from_nanos(past));
+            assert_eq!(look.goes_on(), past < LINUX_POLL);
+            look.found();
+        }
+        let rest = Rest::default().polls();
+        assert!(rest.look.is_some_and(|look| look.fixed == Some(LINUX_POLL)));
     }
 
     #[test]

@@ -118,6 +118,8 @@ ids! {
     DOORBELL = 0x044 "monitor.doorbell";
     /// Requests of a number of threads begin or end: `ends << 63 | threads << 32 | requests`.
     IO_REQUESTS = 0x04F "io.requests";
+    /// An end of a disk's channel looks for the other's work.
+    IO_SPIN = 0x053 "io.spin";
     /// A run of `stress-ng`.
     IO_STRESS = 0x050 "io.stress_ng";
     /// A run of `cyclictest`.

@@ -2,7 +2,7 @@
 //! and checked without it.
 
 use bulkhead_channel::layout::Kind;
-use bulkhead_layout::ivshmem;
+use bulkhead_layout::{ivshmem, marker, spin};
 use bulkhead_virtio::layout::*;
 use bulkhead_virtio::net::IP_END;
 use std::fmt::Write;
@@ -45,6 +45,10 @@ fn header() -> String {
         ("NUM", NUM as u64),
         ("POOL", POOL as u64),
         ("IP_END", u64::from(IP_END)),
+        ("ADAPTIVE", 1 << 16),
+        ("LINUX_SLEEP", spin::LINUX_SLEEP),
+        ("LINUX_WAKE", spin::LINUX_WAKE),
+        ("LINUX_POLL", spin::LINUX_POLL),
     ];
     for (name, value) in numbers {
         writeln!(out, "#define BH_{name} {value:#x}").expect("a string takes all");
@@ -55,6 +59,13 @@ fn header() -> String {
         let (first, stride) = (place(0), place(1) - place(0));
         assert!((0..QUEUES).all(|n| place(n) == first + n * stride));
         writeln!(out, "#define BH_{name}(queue) ({first:#x} + {stride:#x} * (queue))")
+            .expect("a string takes all");
+    }
+    out.push('\n');
+    for (name, kind) in [("BEGINS", marker::BEGIN), ("ENDS", marker::END)] {
+        let bytes = marker::encode(kind | marker::id::IO_SPIN);
+        let bytes: Vec<_> = bytes.iter().map(|byte| format!("{byte:#04x}")).collect();
+        writeln!(out, "#define BH_SPIN_{name} \".byte {}\"", bytes.join(","))
             .expect("a string takes all");
     }
     out.push_str("\n#endif\n");

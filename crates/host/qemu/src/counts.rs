@@ -36,7 +36,7 @@ pub struct Distribution {
 }
 
 /// One event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Core.
     pub vcpu: u64,
@@ -50,6 +50,8 @@ pub struct Event {
     pub words: Vec<u64>,
     /// Instructions of each core so far, by index: at this instant, whichever core the event is of.
     pub cores: Vec<u64>,
+    /// Those in spans of [`IO_SPIN`](bulkhead_layout::marker::id::IO_SPIN): they looked for work and found none.
+    pub spun: Vec<u64>,
 }
 
 impl Counts {
@@ -105,6 +107,7 @@ impl Counts {
                 value: number(line, "value"),
                 words: words(&line["words"]),
                 cores: words(&line["cores"]),
+                spun: words(&line["spun"]),
             })
             .collect()
     }
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     const FILE: &str = r#"{"kind":"vcpu","vcpu":1,"instructions":9,"vmruns":0,"ranges":{"monitor":4}}
-{"kind":"event","id":2,"name":"user","vcpu":1,"instructions":7,"vmruns":3,"ranges":{},"value":5,"words":[8,9],"cores":[0,7]}
+{"kind":"event","id":2,"name":"user","vcpu":1,"instructions":7,"vmruns":3,"ranges":{},"value":5,"words":[8,9],"cores":[0,7],"spun":[0,2]}
 {"kind":"span","id":16,"name":"x","n":2,"min":1,"p1":1,"median":1,"p99":3,"max":3,"sum":4,"privileged":1,"vmruns":2,"unmatched":0}
 {"kind":"end","dropped":0}
 "#;
@@ -180,6 +183,7 @@ mod tests {
         assert_eq!(counts.events(2)[0].value, 5);
         assert_eq!(counts.events(2)[0].words, [8, 9]);
         assert_eq!(counts.events(2)[0].cores, [0, 7]);
+        assert_eq!(counts.events(2)[0].spun, [0, 2]);
         assert_eq!(counts.span(16).expect("there").max, 3);
         assert_eq!(counts.span(17), None);
     }

@@ -52,7 +52,7 @@ struct Desk {
 
 /// Serves a disk for ever.
 pub fn run(disk: Disk, mut side: Side, queues: usize) -> io::Result<()> {
-    let lead = Mutex::new(side.take_rest());
+    let lead = Mutex::new(side.take_rest().polls());
     let desk = Desk { side, queues, next: 0, threads: 1, under_way: 0, draining: false };
     let crew = Crew { disk, desk: Mutex::new(desk), lead };
     thread::scope(|scope| crew.work(scope))
@@ -89,6 +89,7 @@ impl Crew {
             for _ in 0..ROUND {
                 let Some(job) = self.desk().take() else { break };
                 worked = true;
+                rest.found();
                 let Some(answer) = self.disk.at_once(&job.asked) else {
                     rest.worked();
                     if self.desk().goes() {

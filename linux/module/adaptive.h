@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * How long to look before a sleep: crates/channel/channel/src/adaptive.rs in C. A test
+ * (crates/channel/virtio/tests/adaptive.rs) compares the two, so nothing here is Linux' alone.
+ */
+#ifndef BULKHEAD_VIRTIO_ADAPTIVE_H
+#define BULKHEAD_VIRTIO_ADAPTIVE_H
+
+/* Nanoseconds. */
+struct bh_adaptive {
+	unsigned long long cost, time;
+};
+
+static inline struct bh_adaptive bh_adaptive(unsigned long long cost)
+{
+	return (struct bh_adaptive){ cost, cost / 2 };
+}
+
+/*
+ * A wait was so long, without a sleep's own cost. A look twice as long would have caught it. If
+ * that is more than the cost, it would not have paid. A quarter of the way, so that one wait alone
+ * changes little; at least a nanosecond, so that it arrives.
+ */
+static inline void bh_adapt(struct bh_adaptive *to, unsigned long long wait)
+{
+	unsigned long long goal = 0;
+
+	if (wait <= to->cost)
+		goal = 2 * wait < to->cost ? 2 * wait : to->cost;
+	if (goal >= to->time)
+		to->time += (goal - to->time + 3) / 4;
+	else
+		to->time -= (to->time - goal + 3) / 4;
+}
+
+#endif
