@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longest wait for the whole of a run.
-const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT: Duration = Duration::from_secs(200);
 /// Longest wait for an answer on a connection.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Pause between two attempts.
@@ -33,11 +33,12 @@ const PAGE: usize = 3;
 
 pub fn jobs() -> Vec<Job> {
     vec![
-        Job::one("gate/virtio", 150, |bench| served(bench, |text| text)),
-        Job::one("gate/e1000e", 150, |bench| served(bench, e1000e)),
-        Job::one("gate/restarts", 150, |bench| restarts(bench, |text| text)),
-        Job::one("gate/restarts-e1000e", 150, |bench| restarts(bench, e1000e)),
-        Job::one("gate/storm", 150, storm),
+        Job::one("gate/virtio", 250, |bench| served(bench, |text| text)),
+        Job::one("gate/e1000e", 250, |bench| served(bench, e1000e)),
+        Job::one("gate/restarts", 250, |bench| restarts(bench, |text| text)),
+        Job::one("gate/restarts-e1000e", 250, |bench| restarts(bench, e1000e)),
+        Job::one("gate/faults", 250, faults),
+        Job::one("gate/storm", 250, storm),
     ]
 }
 
@@ -293,15 +294,49 @@ fn restarts(bench: &Bench, change: fn(String) -> String) -> Result<String, Strin
     const TIMES: u64 = 10;
     /// Milliseconds from one to the next.
     const EACH: u64 = 1500;
+    let script = format!("bhvirtio each {TIMES} {EACH} bulkheadctl restart gate; sleep 1");
+    // The manifest's last sandbox is the Linux.
+    let change = |text| change(text) + "restart = [\"gate\"]\n";
+    let (seen, streams) = streams(bench, &script, change)?;
+    let gate = seen.sandbox("gate")?;
+    seen.ensure(gate.restarts == TIMES, format!("{} restarts", gate.restarts))?;
+    seen.ensure(gate.denials == 0, format!("{} denials of the gate", gate.denials))?;
+    Ok(format!("{TIMES} restarts; {streams}"))
+}
+
+/// A driver that fails after each few frames, in six ways by turns. The guard finds each failure, or the next one.
+fn faults(bench: &Bench) -> Result<String, String> {
+    const KINDS: [&str; 6] = ["Panic", "Spin", "Sleep", "Dma", "Rings", "Index"];
+    /// Seconds of work. A kind has its turn for two and a half.
+    const SECONDS: u64 = 40;
+    let change = |text: String| {
+        text.replace("artifact:program-gate", "artifact:gate-rogue")
+            .replace("card=lan", "after=300 until=600000 card=lan")
+    };
+    let (seen, streams) = streams(bench, &format!("sleep {SECONDS}"), change)?;
+    let _ = std::fs::write(bench.dir.join("seen.log"), &seen.console);
+    let gate = seen.sandbox("gate")?;
+    seen.ensure(gate.state == "running", format!("the gate's sandbox is {}", gate.state))?;
+    let planted = KINDS.map(|kind| seen.console.matches(&format!("gate: fault {kind}")).count());
+    let all = KINDS.iter().zip(planted).map(|(kind, count)| format!("{count} {kind}"));
+    let all = all.collect::<Vec<_>>().join(", ");
+    seen.ensure(planted.iter().all(|count| *count > 0), format!("only {all}"))?;
+    seen.ensure(gate.restarts >= 8, format!("{} restarts for {all}", gate.restarts))?;
+    Ok(format!("{all}; {} restarts; {streams}", gate.restarts))
+}
+
+/// A connection to each client has a stream each way, while the Linux does what a script says.
+fn streams(
+    bench: &Bench,
+    script: &str,
+    change: impl Fn(String) -> String,
+) -> Result<(Seen, String), String> {
     let ports = free()?;
     let script = format!(
-        "(nc -ll -p 7 -e cat &); ping -c 1 10.0.2.2; echo ready | nc -l -p 9; \
-         bhvirtio each {TIMES} {EACH} bulkheadctl restart gate; sleep 1; {DONE}; sleep 3"
+        "(nc -ll -p 7 -e cat &); ping -c 3 10.0.2.2; echo ready | nc -l -p 9; {script}; {DONE}; sleep 3"
     );
     let client = format!("bhvirtio:card,10.0.2.16/24,sh,-c,{}", word(&script));
-    let mut manifest = system(&bench.dir, ports, &client, change)?;
-    // Its last sandbox is the Linux.
-    manifest.0 += "restart = [\"gate\"]\n";
+    let manifest = system(&bench.dir, ports, &client, change)?;
     let (over, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let (seen, streams) = thread::scope(|scope| {
         let streams = scope.spawn(|| {
@@ -311,21 +346,7 @@ fn restarts(bench: &Bench, change: fn(String) -> String) -> Result<String, Strin
             })?;
             until(&over, "the Linux' echo", || echoed(ports[ECHO], first).ok()?.then_some(()))?;
             ended(ports, &over)?;
-            thread::scope(|scope| {
-                let all = [STATION, ECHO].map(|n| {
-                    let done = &done;
-                    scope.spawn(move || stream(ports[n], done))
-                });
-                let told = ended(ports, &over);
-                done.store(true, Relaxed);
-                let all = all.map(|one| one.join().map_err(|_| "a stream has panicked".to_owned()));
-                told?;
-                let [station, linux] = all;
-                let of = |n: usize, one: std::io::Result<Stream>| {
-                    one.map_err(|why| format!("the stream to {}: {why}", PLACES[n].0))
-                };
-                Ok([of(STATION, station?)?, of(ECHO, linux?)?])
-            })
+            both(ports, &over, &done)
         });
         let seen = look(&manifest, &bench.dir);
         over.store(true, Relaxed);
@@ -337,15 +358,28 @@ fn restarts(bench: &Bench, change: fn(String) -> String) -> Result<String, Strin
     let said = client_of(&seen)?;
     seen.ensure(!said.contains("the device is gone"), "the Linux lost its card")?;
     seen.ensure(said.contains("the device is back"), "its driver saw no restart")?;
-    let gate = seen.sandbox("gate")?;
-    seen.ensure(gate.restarts == TIMES, format!("{} restarts", gate.restarts))?;
-    seen.ensure(gate.denials == 0, format!("{} denials of the gate", gate.denials))?;
     for name in ["one", "web"] {
         seen.undisturbed(name, &["running", "exited", "stopped"])?;
     }
     let each = streams
         .map(|one| format!("{} KiB, longest pause {} ms", one.bytes >> 10, one.pause.as_millis()));
-    Ok(format!("{TIMES} restarts; the station {}; the Linux {}", each[0], each[1]))
+    Ok((seen, format!("the station {}; the Linux {}", each[0], each[1])))
+}
+
+/// Both streams, until the Linux says that all is done.
+fn both(ports: [u16; 4], over: &AtomicBool, done: &AtomicBool) -> Result<[Stream; 2], String> {
+    thread::scope(|scope| {
+        let all = [STATION, ECHO].map(|n| scope.spawn(move || stream(ports[n], done)));
+        let told = ended(ports, over);
+        done.store(true, Relaxed);
+        let all = all.map(|one| one.join().map_err(|_| "a stream has panicked".to_owned()));
+        told?;
+        let [station, linux] = all;
+        let of = |n: usize, one: std::io::Result<Stream>| {
+            one.map_err(|why| format!("the stream to {}: {why}", PLACES[n].0))
+        };
+        Ok([of(STATION, station?)?, of(ECHO, linux?)?])
+    })
 }
 
 /// A client that sends to all as fast as it can, and never takes a frame. The others are served, and get no more of its
@@ -357,7 +391,7 @@ fn storm(bench: &Bench) -> Result<String, String> {
     const COUNT: &str = "echo frames $(cat /proc/uptime /sys/class/net/eth0/statistics/rx_packets)";
     let ports = free()?;
     let script = format!(
-        "(nc -ll -p 7 -e cat &); sleep 2; {COUNT}; sleep 5; {COUNT}; ping -c 5 10.0.2.2; ping -c 5 10.0.2.18; {DONE}"
+        "sleep 2; {COUNT}; sleep 5; {COUNT}; (nc -ll -p 7 -e cat &); ping -c 5 10.0.2.2; ping -c 5 10.0.2.18; {DONE}"
     );
     let client = format!("bhvirtio:card,10.0.2.16/24,sh,-c,{}", word(&script));
     let manifest = system(&bench.dir, ports, &client, |text| beside_a_foe(&text, RATE, BURST))?;
@@ -403,9 +437,9 @@ fn storm(bench: &Bench) -> Result<String, String> {
 
 /// The system with a third client that means harm.
 fn beside_a_foe(text: &str, rate: u32, burst: u32) -> String {
-    let channel = |name: &str, [from, to]: [&str; 2], kind: &str| {
+    let channel = |name: &str, [from, to]: [&str; 2], kind: &str, size: &str| {
         format!(
-            "[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"64 KiB\"\n\
+            "[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"{size}\"\n\
              kind = \"{kind}\"\nnotify = \"doorbell\"\n\n"
         )
     };
@@ -431,7 +465,7 @@ sandbox = "foe"
 [[context]]
 name = "foe"
 sandbox = "foe"
-budget = "900 us"
+budget = "300 us"
 period = "1 ms"
 
 [[thread]]
@@ -442,9 +476,9 @@ context = "foe"
 stack = "32 KiB"
 
 {}{}{}"#,
-        channel("foe-in", ["foe", "gate"], "records"),
-        channel("foe-out", ["gate", "foe"], "records"),
-        channel("deaf", ["foe", "gate"], "virtio"),
+        channel("foe-in", ["foe", "gate"], "records", "64 KiB"),
+        channel("foe-out", ["gate", "foe"], "records", "64 KiB"),
+        channel("deaf", ["foe", "gate"], "virtio", "256 KiB"),
     );
     let args =
         format!("rate={rate} burst={burst} card=lan wire=foe-in:foe-out:020000000066 card=deaf");

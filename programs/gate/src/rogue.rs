@@ -20,7 +20,7 @@ fn rogue(program: Program) -> u32 {
     let (after, until) = (number("after", 200), number("until", 0).saturating_mul(1_000_000));
     gate_programs::serve::gate(program, |card, channels| {
         let channel = channels.into_iter().flatten().next();
-        Faulty { program, card, channel, left: after, until }
+        Faulty { program, card, channel, after, left: after, until }
     })
 }
 
@@ -52,7 +52,8 @@ struct Faulty {
     program: Program,
     card: AnyCard,
     channel: Option<Channel>,
-    /// Frames until the fault.
+    /// Frames between two faults, and until the next one.
+    after: u64,
     left: u64,
     until: u64,
 }
@@ -62,7 +63,8 @@ impl Faulty {
     fn count(&mut self) {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 && now() < self.until {
-            self.left = u64::MAX;
+            // Some are not found: what the driver writes next may hide them.
+            self.left = self.after;
             self.plant(KINDS[(now() / EACH) as usize % KINDS.len()]);
         }
     }
