@@ -28,6 +28,7 @@ mod fuzzed;
 mod guarantees;
 mod guest;
 mod host;
+mod integrity;
 mod kernel;
 mod learn;
 mod line;
@@ -98,6 +99,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(outside::jobs());
     jobs.extend(block::jobs());
     jobs.extend(block_attach::jobs());
+    jobs.extend(integrity::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());
