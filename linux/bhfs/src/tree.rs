@@ -1,5 +1,5 @@
-//! A tree of files, in the way of fsstress: several processes make, write, rename, link and remove files and folders at
-//! a time, each in a folder of its own with a model of it, and one of all without.
+//! A tree of files, in the way of fsstress. Several processes make, write, rename, link and remove files and folders at
+//! a time. Each has a folder of its own, with a model of it. All share one more, without a model.
 
 use crate::{fill, same};
 use bulkhead_random::SplitMix64;

@@ -144,8 +144,8 @@ fn since_launch(sandbox: &Sandbox, cause: &str) -> u64 {
     of(&sandbox.exits.boot) + of(&sandbox.exits.steady)
 }
 
-/// It lives, was restarted as often as the scenario says and denied nothing, and nobody else has made its cores leave
-/// the guest: from its launch on.
+/// It lives, was restarted as often as the scenario says, and was denied nothing. From its launch on nobody else has
+/// made its cores leave the guest.
 fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
     let alive = matches!(sandbox.state, "launching" | "running" | "stopped")
         || sandbox.exit_code == Some(0);
