@@ -1,5 +1,5 @@
-//! One file, in the way of fsx: operations in any order and at any offset, through the page cache and by a mapping. Each
-//! read is compared with the model.
+//! One file, in the way of fsx: operations in any order and at any offset, through the page cache and by a mapping.
+//! Each read is compared with the model.
 
 use crate::{fill, same};
 use bulkhead_linux::map::Mapped;
