@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
-#   target/artifacts/{test,ctl,bench,demo,virtio,virtio-stock,checks,iperf,peer}.cpio
+#   target/artifacts/{test,ctl,bench,demo,virtio,virtio-stock,checks,stress,iperf,peer}.cpio
 #   target/artifacts/disk-{6.1,6.12}[-cloud].cpio, each for its kernel: they go on
 #   in the Debian on a disk (tools/disk.sh)
 # Runs as often as one likes; nothing changes unless a source did.
@@ -61,13 +61,19 @@ initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio bulkheadctl "tree:/=$
     file:/etc/bulkhead/systems/demo.toml=systems/demo.toml file:/etc/bulkhead/machines/qemu-q35.toml=machines/qemu-q35.toml \
     link:/etc/bulkhead/system.toml=systems/demo.toml link:/sbin/modprobe=/bin/busybox
 
-# An empty file system with a journal, for a disk that a test makes.
+# Empty file systems, with a journal and without, for a disk that a test makes.
 EMPTY=$ARTIFACTS/ext4.gz
-if [ ! -f "$EMPTY" ]; then
-    truncate -s 24M "$EMPTY.new"
-    mke2fs -q -F -t ext4 -b 4096 -m 0 -J size=4 -U 6a1f0c52-0f5e-4c8e-9d0b-b0c1bead0002 "$EMPTY.new" || die "mke2fs failed"
-    gzip -9nf "$EMPTY.new" && mv "$EMPTY.new.gz" "$EMPTY"
-fi
+EMPTY_2=$ARTIFACTS/ext2.gz
+empty() { # FILE KIND OPTION...
+    local file=$1 kind=$2
+    shift 2
+    [ -f "$file" ] && return
+    truncate -s 24M "$file.new"
+    mke2fs -q -F -t "$kind" -b 4096 -m 0 "$@" -U 6a1f0c52-0f5e-4c8e-9d0b-b0c1bead0002 "$file.new" || die "mke2fs failed"
+    gzip -9nf "$file.new" && mv "$file.new.gz" "$file"
+}
+empty "$EMPTY" ext4 -J size=4
+empty "$EMPTY_2" ext2
 
 # Our module with the drivers that it serves, for Debian's cloud kernels, and for its stock ones.
 modules=() stock=()
@@ -90,7 +96,10 @@ for program in dmsetup e2fsck; do
         [[ " ${entries[*]} " == *" file:$library="* ]] || entries+=("file:$library=$(readlink -f "$library")")
     done < <(ldd "$path" | grep -o '/[^ ]*')
 done
-initramfs checks "${virtio[@]}" "${modules[@]}" "${entries[@]}"
+initramfs checks bhfs "file:/ext2.gz=$EMPTY_2" "${virtio[@]}" "${modules[@]}" "${entries[@]}"
+
+# And with stress-ng, for longer runs.
+initramfs stress bhfs "file:/ext2.gz=$EMPTY_2" "${virtio[@]}" "${modules[@]}" "${entries[@]}" "tree:/=$ARTIFACTS/stress-ng"
 
 # Streams between two of them, with our module and without.
 initramfs iperf bhchannel bhio bhvirtio "tree:/=$ARTIFACTS/modules-6.12-cloud" "tree:/=$ARTIFACTS/iperf3" link:/sbin/modprobe=/bin/busybox

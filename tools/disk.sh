@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # target/artifacts/debian.img: a small Debian on an ext4 file system without
 # partitions, for Linux guests that have a disk, and behind it a disk of 16 MiB of its
-# own with a FAT partition, for guests that keep a log there; and target/artifacts/iperf3, a tree
-# with that program and its libraries for those that have none. Debian 13's packages (or 12's,
+# own with a FAT partition, for guests that keep a log there; and target/artifacts/{iperf3,stress-ng},
+# trees with such a program and its libraries for those that have none. Debian 13's packages (or 12's,
 # should a mirror have no others), unpacked, not installed: no maintainer script
 # runs, nothing needs root, nothing is mounted. Kernel, drivers and our own
 # programs come from the initramfs (tools/artifacts.sh), so the image depends on
@@ -16,7 +16,8 @@ set -euo pipefail
 
 IMAGE=$ARTIFACTS/debian.img
 STAMP=$ARTIFACTS/debian.stamp
-PROGRAM=$ARTIFACTS/iperf3
+# Programs with all that they link to.
+ALONE=(iperf3 stress-ng)
 APT=$ROOT/target/apt/disk
 DEBS=$APT/debs
 FETCHED=$APT/debs.sha256
@@ -119,18 +120,18 @@ check() { # tree
     return "$status"
 }
 
-# iperf3 and what it links to, for an initramfs.
-alone() { # tree
-    local root=$1 new=$PROGRAM.new libraries=usr/lib/x86_64-linux-gnu
-    rm -rf "$new" "$PROGRAM"
+# A program and what it links to, for an initramfs.
+alone() { # tree program
+    local root=$1 name=$2 new=$ARTIFACTS/$2.new libraries=usr/lib/x86_64-linux-gnu
+    rm -rf "$new" "${ARTIFACTS:?}/$name"
     mkdir -p "$new/bin" "$new/lib64" "$new/$libraries"
-    cp "$root/usr/bin/iperf3" "$new/bin"
+    cp "$root/usr/bin/$name" "$new/bin"
     cp -L "$root/$libraries/ld-linux-x86-64.so.2" "$new/lib64"
     # It ends threads, for which the C library loads one more.
     cp -L "$root/$libraries/libgcc_s.so.1" "$new/$libraries"
-    LD_LIBRARY_PATH=$root/$libraries "$root/$libraries/ld-linux-x86-64.so.2" --list "$root/usr/bin/iperf3" |
+    LD_LIBRARY_PATH=$root/$libraries "$root/$libraries/ld-linux-x86-64.so.2" --list "$root/usr/bin/$name" |
         sed -n "s|.* => \($root/.*\) (.*|\1|p" | xargs cp -L -t "$new/$libraries"
-    mv "$new" "$PROGRAM"
+    mv "$new" "$ARTIFACTS/$name"
 }
 
 # A disk for logs behind Debian's file system: a partition table, and an empty FAT16
@@ -177,7 +178,7 @@ image() { # tree
 
 # Whoever writes to the image changes its time; to read all of it takes seconds.
 state() { echo "$FORMAT $(stat -c '%s %.9Y' "$IMAGE" 2>/dev/null)"; }
-complete() { [ -d "$PROGRAM" ] && [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(state)" ]; }
+complete() { [ -d "$ARTIFACTS/iperf3" ] && [ -d "$ARTIFACTS/stress-ng" ] && [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(state)" ]; }
 
 main() {
     [ "${1:-}" = --refresh ] && rm -f "$STAMP" "$FETCHED"
@@ -191,7 +192,8 @@ main() {
     unpack "$root"
     configure "$root"
     check "$root" || die "the root file system is not complete"
-    alone "$root"
+    local program
+    for program in "${ALONE[@]}"; do alone "$root" "$program"; done
     image "$root"
     state >"$STAMP"
     rm -rf "$root"

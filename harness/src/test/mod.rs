@@ -29,6 +29,7 @@ mod gate;
 mod guarantees;
 mod guest;
 mod host;
+mod integrity;
 mod kernel;
 mod learn;
 mod line;
@@ -100,6 +101,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(gate::jobs());
     jobs.extend(block::jobs());
     jobs.extend(block_attach::jobs());
+    jobs.extend(integrity::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());

@@ -14,13 +14,19 @@ const VTX: &str =
 const RACES: &str = "race-* runs this portable code under SVM; vmx-attack has every other attack";
 const VTD: &str = "vtd/linux-two has two Linux with disk and network behind VT-d; the controllers are in linux-io/*";
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
+const FILES: &str = "block/files has one combination of file system, read-ahead and device";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 64] = [
+pub const LEFT: [(&str, &str); 69] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
     ("block/faults-soak", "1,000 faults take minutes; block/faults-* has 52 of the same kinds"),
+    ("block/files-ahci", FILES),
+    ("block/files-loop", FILES),
+    ("block/files-nvme", FILES),
+    ("block/files-ram", FILES),
+    ("block/files-virtio", FILES),
     ("block/nbd-rogue", "block/ublk-rogue has the same program and the same liar"),
     ("block/restarts-6.1", KERNEL),
     ("block/rogue-6.1", KERNEL),

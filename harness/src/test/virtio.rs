@@ -48,7 +48,12 @@ pub fn two([one, two]: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
 }
 
 pub fn look(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
-    run(manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))
+    look_for(manifest, bench, Duration::from_secs(220))
+}
+
+/// With another limit.
+pub fn look_for(manifest: &Manifest, bench: &Bench, limit: Duration) -> Result<Seen, String> {
+    run(manifest, &bench.dir, |o| o.limit = limit)
 }
 
 /// No kernel has complained of itself: of a fault, a core that something kept, or an interrupt that nobody awaits.

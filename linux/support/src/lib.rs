@@ -1,6 +1,7 @@
 //! The parts that the programs of a Linux guest share, so that they themselves need no `unsafe`. These are [`mark`],
 //! [`ticks`], windows into physical memory ([`devmem`]), hypercalls ([`call`]), channels ([`channel`], [`message`],
-//! [`link`]), and other programs and terminals ([`run`], [`terminal`]). [`setup`] prepares for measuring.
+//! [`link`]), mapped files ([`map`]), and other programs and terminals ([`run`], [`terminal`]). [`setup`] prepares for
+//! measuring.
 
 mod arch;
 pub mod bell;
@@ -9,6 +10,7 @@ pub mod channel;
 pub mod devmem;
 pub mod guest;
 pub mod link;
+pub mod map;
 pub mod message;
 pub mod nbd;
 pub mod run;

@@ -5,8 +5,8 @@
 //!
 //! * `faults=N`: so many faults, one after the other, over all lives of the sandbox;
 //! * `kinds=KIND,...` (default all): they are taken in turn;
-//! * `asked=1`: a write whose first bytes ask for a fault gets it when the disk has been told of that write
-//!   ([`planted`]). It gets it once: the write comes again in the next life, and is carried out;
+//! * `asked=1`: a write asks for a fault by its first bytes ([`planted`]), and gets it when the disk has been told of
+//!   the write. It gets it once: the write comes again in the next life, and is carried out;
 //! * `seed=N` (default 1), `within=N` (default 64), `least=N` (default 1): a fault comes after a number of requests. It
 //!   is drawn, of `within` numbers from `least` on;
 //! * `lies=N`: one of so many requests is answered with a lie. A write is lost, or goes to another sector. A read comes
@@ -16,8 +16,8 @@
 //!   and then ends the sandbox;
 //! * `trespass=1`: before it serves, it tells the disk to write to memory that the disk must not reach.
 //!
-//! The number of faults so far, and that of the newest one that was asked for, lie in the driver's section of the first
-//! channel, in a place that the protocol does not use. That memory outlives the sandbox's restart.
+//! The number of faults so far lies in the driver's section of the first channel, in a place that the protocol does not
+//! use. So does the number of the newest fault that a client asked for. That memory outlives the sandbox's restart.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod fault;

@@ -282,7 +282,7 @@ impl<R: Registers, M: Memory, C: Clock> Ahci<R, M, C> {
             return Err(Wrong::Lies("number of blocks"));
         }
         let (sectors, flush) = (blocks * u64::from(block / 512), commands & 1 << 13 != 0);
-        // TRIM. What is read there afterwards is the disk's choice, so there is no request for zeros.
+        // TRIM. The disk chooses the content that is read afterwards, so there is no request for zeros.
         let most = COUNT as u32 * LONGEST as u32 * (block / 512);
         let discard = if word(169) & 1 == 0 { 0 } else { most };
         // From here on these are the zeros behind a list of ranges.

@@ -24,13 +24,16 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
             continue;
         }
         promises.extend(rung(sandbox));
-        let is_restarted = plan.actions.contains(&bulkhead_layout::monitor::Action::Restart);
+        let planned = outcome.restarts[index];
+        let restarted = plan.actions.contains(&bulkhead_layout::monitor::Action::Restart);
+        // One that begins anew for a planned reason is denied nothing.
+        let is_restarted = restarted && planned == 0;
         if is_restarted {
             promises.push(caught(sandbox));
         } else {
             let cores = outcome.snapshot.sandboxes.get(index).map(|seen| &seen.cores[..]);
             let consents = cores.unwrap_or(&[]).iter().map(|core| core.consents).sum();
-            let own = Own { restarts: outcome.restarts[index], ..Own::of(plan, consents) };
+            let own = Own { restarts: planned, ..Own::of(plan, consents) };
             promises.push(undisturbed(sandbox, &own));
             promises.extend(unchanged(outcome, index));
             if outcome.baked.plan.multikernel {
@@ -144,8 +147,8 @@ fn since_launch(sandbox: &Sandbox, cause: &str) -> u64 {
     of(&sandbox.exits.boot) + of(&sandbox.exits.steady)
 }
 
-/// It lives, was restarted as often as the scenario says and denied nothing, and nobody else has made its cores leave
-/// the guest: from its launch on.
+/// It lives, was restarted as often as the scenario says, and was denied nothing. From its launch on nobody else has
+/// made its cores leave the guest.
 fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
     let alive = matches!(sandbox.state, "launching" | "running" | "stopped")
         || sandbox.exit_code == Some(0);

@@ -76,7 +76,7 @@ impl Kept {
     /// Appends a line. It is on the disk when this returns.
     fn append(&mut self, number: u64, worst: Worst) -> Result<(), Status> {
         let mut line = Line { bytes: [b' '; LINE], len: 0 };
-        // What is too long is cut off.
+        // A line that is too long is cut off.
         let _ = write!(line, "{number} releases, {worst}, {} ns late", worst.late);
         line.bytes[LINE - 1] = b'\n';
         let (words, _) = line.bytes.as_chunks::<8>();

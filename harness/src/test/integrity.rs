@@ -1,0 +1,90 @@
+//! File systems on a disk through the wall, exercised against a model (`linux/bhfs`). They are ext4 and ext2, with
+//! read-ahead and without. A driver sandbox has each kind of device, and a Linux a RAM disk or a loop device.
+//! `make test` has one combination, `make soak` has all, with Debian's stress-ng.
+
+use super::block::{SEVERAL, Way, pair, script, serve, served};
+use super::driver::{Bench, Job};
+use super::store::{ahci, nvme};
+use super::system::{Manifest, Seen};
+use super::virtio::{NEWER, driver, look_for, sound};
+use std::time::Duration;
+
+/// Longest time of all combinations.
+const LIMIT: Duration = Duration::from_secs(1400);
+/// The combination of `make test`.
+const SHORT: [&str; 1] = ["/ext4.gz 128 1 250 0"];
+/// Image, read-ahead, seed, operations of each process, seconds of each stressor.
+const ALL: [&str; 4] =
+    ["/ext4.gz 128 2 800 1", "/ext4.gz 0 3 800 0", "/ext2.gz 128 4 800 1", "/ext2.gz 0 5 800 0"];
+
+/// A RAM disk of the device side's Linux.
+const RAM: Way = Way {
+    queues: 2,
+    made: |kib| format!("modprobe brd rd_nr=1 rd_size={kib}"),
+    path: "/dev/ram0",
+    options: " --queues 4",
+};
+
+pub fn jobs() -> Vec<Job> {
+    let sandbox = |name: &str, disk: fn(String) -> String| {
+        Job::one(name, 1500, move |bench| by_sandbox(bench, disk, &ALL, "artifact:stress.cpio"))
+    };
+    vec![
+        Job::one("block/files", 240, |bench| {
+            by_sandbox(bench, |text| text, &SHORT, "artifact:checks.cpio")
+        }),
+        sandbox("block/files-virtio", |text| text),
+        sandbox("block/files-nvme", nvme),
+        sandbox("block/files-ahci", ahci),
+        Job::one("block/files-ram", 1500, |bench| by_linux(bench, &RAM)),
+        Job::one("block/files-loop", 1500, |bench| by_linux(bench, &SEVERAL)),
+    ]
+}
+
+/// The client's work: each combination, one after the other.
+fn work(combinations: &[&str]) -> String {
+    let each = combinations.iter().map(|one| format!("bhfs disk /dev/vda {one}"));
+    script(&format!("bhvirtio disk;{}", each.collect::<Vec<_>>().join("&&")))
+}
+
+fn by_sandbox(
+    bench: &Bench,
+    disk: fn(String) -> String,
+    combinations: &[&str],
+    initrd: &str,
+) -> Result<String, String> {
+    let mut manifest = served(disk, &work(combinations))?;
+    manifest.0 = with(&manifest, initrd).replace("first:0:16384", "first:0:65536");
+    let seen = serve(&manifest, bench, LIMIT)?;
+    seen.undisturbed("one", &["exited", "stopped"])?;
+    seen.undisturbed("store", &["running"])?;
+    judged(&seen, combinations)
+}
+
+fn by_linux(bench: &Bench, way: &Way) -> Result<String, String> {
+    let Way { path, options, .. } = way;
+    let server = script(&format!("{};bhvirtio block lan {path}{options}", (way.made)(32 << 10)));
+    let mut manifest = pair(way, [NEWER, NEWER], [&work(&ALL), &server], "doorbell");
+    manifest.0 = with(&manifest, "artifact:stress.cpio");
+    let seen = look_for(&manifest, bench, LIMIT)?;
+    seen.ensure(sound(seen.serial(2)?), "the device side's kernel complains")?;
+    judged(&seen, &ALL)
+}
+
+/// With other programs, for which there has to be room.
+fn with(manifest: &Manifest, initrd: &str) -> String {
+    let text = manifest.0.replace("artifact:virtio.cpio", initrd);
+    text.replace("memory = \"256 MiB\"", "memory = \"512 MiB\"")
+}
+
+/// Each combination was sound to its end, and the kernel saw no error.
+fn judged(seen: &Seen, combinations: &[&str]) -> Result<String, String> {
+    let said = driver(seen)?;
+    for wrong in ["I/O error", "EXT4-fs error", "EXT4-fs warning", "the device is gone"] {
+        seen.ensure(!said.contains(wrong), format!("the client's Linux says `{wrong}`"))?;
+    }
+    let sounds = said.matches("of read-ahead is sound").count();
+    let all = combinations.len();
+    seen.ensure(sounds == all, format!("{sounds} of {all} combinations came to their end"))?;
+    Ok(format!("{all} combinations"))
+}
