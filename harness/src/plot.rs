@@ -125,7 +125,9 @@ const PLOTS: [Plot; 4] = [
     },
     Plot {
         file: Cow::Borrowed("channel-isolation.svg"),
-        title: Cow::Borrowed("Messages to three receivers, and pings of the one that breaks at 2 s"),
+        title: Cow::Borrowed(
+            "Messages to three receivers, and pings of the one that breaks at 2 s",
+        ),
         axes: ["ms", "messages/s, echoes/s"],
         series: Cow::Borrowed(&[
             (Cow::Borrowed("channel.heard_zero_"), "breaks, looks every 100 ms"),
@@ -164,7 +166,7 @@ fn disks() -> impl Iterator<Item = Plot> {
                     series: NOTIFIED
                         .iter()
                         .map(|(way, name)| {
-                            (format!("block.{kind}{access}_{device}_{way}_").into(), *name)
+                            (format!("block.plots_{device}_{kind}{access}_{way}_").into(), *name)
                         })
                         .collect(),
                     across: Axis::logarithmic(1.0, 32.0, 5),
@@ -220,7 +222,9 @@ impl Plot {
 
     /// Returns the file's text, if each series has points.
     fn draw(&self, rows: &Rows) -> Option<String> {
-        let of = |(prefix, _): &(Cow<'_, str>, _)| points(rows, prefix, self.unit, |row| Some(row.value));
+        let of = |(prefix, _): &(Cow<'_, str>, _)| {
+            points(rows, prefix, self.unit, |row| Some(row.value))
+        };
         let series: Vec<_> = self.series.iter().map(of).collect();
         if series.iter().any(Vec::is_empty) {
             return None;

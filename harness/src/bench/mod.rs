@@ -109,7 +109,9 @@ const LONG: &[Part] = &[
         &[
             "block.ramdisk_",
             "block.poll_",
-            "block.adaptive_",
+            "block.adaptive_1",
+            "block.adaptive_4",
+            "block.adaptive_light",
             "block.interrupt_vs_spin_1",
             "exits.block_spin",
         ],
@@ -117,8 +119,15 @@ const LONG: &[Part] = &[
     ),
     part(&["block.loop_"], block::looped),
     part(&["block.ublk_"], block::ublk),
-    // And the points of the plots: `block.rndrd_`, `block.cpu_` and their like.
-    part(&["block.plots", "block.adaptive_vs_best_worst_point"], plots::plots),
+    part(&["block.plots_ram", "block.adaptive_vs_best_worst_point_ram"], || {
+        plots::plots(&plots::MEMORY)
+    }),
+    part(&["block.plots_loop", "block.adaptive_vs_best_worst_point_loop"], || {
+        plots::plots(&plots::LOOP)
+    }),
+    part(&["block.plots_sata", "block.adaptive_vs_best_worst_point_sata"], || {
+        plots::plots(&plots::SATA)
+    }),
     part(&["block.wall_vs_direct_", "exits.block_adaptive"], block::wall),
     part(&["exits.block_doorbell"], block::doorbells),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),

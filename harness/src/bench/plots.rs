@@ -9,42 +9,41 @@ use crate::Failure;
 use crate::rows::Row;
 use std::collections::BTreeMap;
 
-pub const THREADS: [u64; 6] = [1, 2, 4, 8, 16, 32];
+const THREADS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 /// Ways of access, as sysbench names them, in the order of their numbers in events, which begin with 1.
-pub const ACCESS: [&str; 4] = ["rndrd", "rndwr", "rndrw", "seqrd"];
+const ACCESS: [&str; 4] = ["rndrd", "rndwr", "rndrw", "seqrd"];
 /// Where an event's value has that number.
 const ACCESS_AT: u32 = 48;
 /// Requests of a point.
 const REQUESTS: u32 = 512;
 
 /// A device behind the disk: its name in rows, how its Linux makes it, its path, and the sandbox' devices.
-struct Device {
+pub struct Device {
     name: &'static str,
     made: &'static str,
     path: &'static str,
     function: &'static str,
 }
 
-const DEVICES: [Device; 3] = [
-    Device {
-        name: "ram",
-        made: "modprobe brd rd_nr=1 rd_size=65536",
-        path: "/dev/ram0",
-        function: "",
-    },
-    Device {
-        name: "loop",
-        made: "modprobe loop&&truncate -s 64M /tmp/disk&&losetup /dev/loop0 /tmp/disk",
-        path: "/dev/loop0",
-        function: "",
-    },
-    Device {
-        name: "sata",
-        made: "modprobe ahci;modprobe sd_mod;sleep 2",
-        path: "/dev/sda",
-        function: ", \"pci:00:1f.2\"",
-    },
-];
+pub const MEMORY: Device = Device {
+    name: "ram",
+    made: "modprobe brd rd_nr=1 rd_size=65536",
+    path: "/dev/ram0",
+    function: "",
+};
+pub const LOOP: Device = Device {
+    name: "loop",
+    made: "modprobe loop&&truncate -s 64M /tmp/disk&&losetup /dev/loop0 /tmp/disk",
+    path: "/dev/loop0",
+    function: "",
+};
+/// With a controller as SATA disks have it.
+pub const SATA: Device = Device {
+    name: "sata",
+    made: "modprobe ahci;modprobe sd_mod;sleep 2",
+    path: "/dev/sda",
+    function: ", \"pci:00:1f.2\"",
+};
 
 /// Runs all points of a device and a way to be notified, in one boot.
 fn run(device: &Device, way: &str) -> Result<Ran, Failure> {
@@ -68,45 +67,46 @@ fn run(device: &Device, way: &str) -> Result<Ran, Failure> {
         .run()
 }
 
-/// All points; and the one at which `adaptive` is worst, against the better of both others.
-pub fn plots() -> Found {
+/// All points of a device; and the one at which `adaptive` is worst, against the better of both others.
+pub fn plots(device: &Device) -> Found {
     let (mut figures, mut throughput) = (Vec::new(), BTreeMap::new());
-    for device in &DEVICES {
-        for way in WAYS {
-            let ran = run(device, way)?;
-            for (n, access) in ACCESS.iter().enumerate() {
-                for threads in THREADS {
-                    let load = (n as u64 + 1) << ACCESS_AT | threads << 32;
-                    let window = Window::find(&ran.counts, load)?;
-                    let point = format!("{access}_{}_{way}_{threads}", device.name);
-                    let rate = 1e9 / window.own();
-                    let row = Row::new(&format!("block.{point}"), "requests/s", rate);
-                    figures.push(Figure::new(row).note(window.note()));
-                    let row = Row::new(&format!("block.cpu_{point}"), "instructions", window.all());
-                    figures.push(Figure::new(row));
-                    throughput.insert((device.name, n, threads, way), rate);
-                }
+    let name = device.name;
+    for way in WAYS {
+        let ran = run(device, way)?;
+        for (n, access) in ACCESS.iter().enumerate() {
+            for threads in THREADS {
+                let load = (n as u64 + 1) << ACCESS_AT | threads << 32;
+                let window = Window::find(&ran.counts, load)?;
+                let point = format!("{access}_{way}_{threads}");
+                let rate = 1e9 / window.own();
+                let row = Row::new(&format!("block.plots_{name}_{point}"), "requests/s", rate);
+                figures.push(Figure::new(row).note(window.note()));
+                let all = format!("block.plots_{name}_cpu_{point}");
+                figures.push(Figure::new(Row::new(&all, "instructions", window.all())));
+                throughput.insert((n, threads, way), rate);
             }
         }
     }
-    figures.push(worst(&throughput).ok_or("no point")?);
+    let (worst, point) = worst(&throughput).ok_or("no point")?;
+    let row = format!("block.adaptive_vs_best_worst_point_{name}");
+    let row = Row::new(&row, "of the better", worst);
+    figures.push(Figure::new(row).must(Must::AtLeast(0.97)).note(point));
     Ok(figures)
 }
 
-type Point = (&'static str, usize, u64, &'static str);
+/// Number of the way of access, threads, and way to be notified.
+type Point = (usize, u64, &'static str);
 
-/// The point at which `adaptive` reaches the smallest part of the better of both others.
-fn worst(throughput: &BTreeMap<Point, f64>) -> Option<Figure> {
+/// The smallest part that `adaptive` reaches of the better of both others, and where.
+fn worst(throughput: &BTreeMap<Point, f64>) -> Option<(f64, String)> {
     let adaptive = throughput.iter().filter(|((.., way), _)| *way == WAYS[2]);
-    let part = |(&(device, access, threads, _), value): (&Point, &f64)| {
-        let of = |way| throughput.get(&(device, access, threads, way)).copied();
+    let part = |(&(access, threads, _), value): (&Point, &f64)| {
+        let of = |way| throughput.get(&(access, threads, way)).copied();
         let best = of(WAYS[0])?.max(of(WAYS[1])?);
-        Some((value / best, format!("{} of {device}, {threads} threads", ACCESS[access])))
+        Some((value / best, format!("{}, {threads} threads", ACCESS[access])))
     };
     let all = adaptive.map(part).collect::<Option<Vec<_>>>()?;
-    let (worst, point) = all.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let row = Row::new("block.adaptive_vs_best_worst_point", "of the better", worst);
-    Some(Figure::new(row).must(Must::AtLeast(0.97)).note(point))
+    all.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 #[cfg(test)]
@@ -117,14 +117,11 @@ mod tests {
     fn the_worst_point_is_found() {
         let mut all = BTreeMap::new();
         for (threads, [rung, polled, adapted]) in [(1, [5.0, 10.0, 9.9]), (2, [10.0, 5.0, 9.0])] {
-            all.insert(("ram", 0, threads, WAYS[0]), rung);
-            all.insert(("ram", 0, threads, WAYS[1]), polled);
-            all.insert(("ram", 0, threads, WAYS[2]), adapted);
+            let values = [rung, polled, adapted];
+            all.extend(WAYS.into_iter().zip(values).map(|(way, value)| ((0, threads, way), value)));
         }
-        let worst = worst(&all).expect("points");
-        assert!((worst.row.value - 0.9).abs() < 1e-9 && !worst.reached());
-        assert_eq!(worst.note, "rndrd of ram, 2 threads");
-        all.remove(&("ram", 0, 1, WAYS[1]));
-        assert!(super::worst(&all).is_none());
+        assert_eq!(worst(&all), Some((0.9, "rndrd, 2 threads".into())));
+        all.remove(&(0, 1, WAYS[1]));
+        assert_eq!(worst(&all), None);
     }
 }

@@ -39,8 +39,9 @@ fn the_module_learns_as_the_crate_does() {
     std::fs::create_dir_all(&dir).expect("a folder");
     let (source, program) = (dir.join("learn.c"), dir.join("learn"));
     std::fs::write(&source, PROGRAM).expect("a file");
-    let built = Command::new("cc").args(["-Wall", "-Werror", "-I", FOLDER, "-o"]).arg(&program);
-    assert!(built.arg(&source).status().expect("a C compiler").success());
+    let mut compiler = Command::new("cc");
+    let built = compiler.args(["-Wall", "-Werror", "-I", FOLDER, "-o"]).args([&program, &source]);
+    assert!(built.status().expect("a C compiler").success());
     let args = waits.iter().map(u64::to_string);
     let said = Command::new(&program).arg(LINUX_SLEEP.to_string()).args(args).output();
     std::fs::remove_dir_all(&dir).expect("its folder");
