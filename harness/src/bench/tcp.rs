@@ -69,8 +69,8 @@ pub fn streams() -> Found {
     ])
 }
 
-/// A stream to the world outside and from it, through a driver sandbox that has the card. The baseline is the Linux that
-/// has the card itself. Neither has offloads: QEMU's user network has none.
+/// A stream to the world outside and from it, through a driver sandbox that has the card. The baseline is a Linux that
+/// has the card. Neither has offloads: QEMU's user network has none.
 pub fn wall() -> Found {
     let stream = |manifest: &'static str, card: &str| -> Result<[Vec<f64>; STREAMS], Failure> {
         let mut peer = Peer::start()?;

@@ -57,7 +57,7 @@ impl World {
         self.listener.local_addr().map(|at| at.port()).map_err(|why| why.to_string())
     }
 
-    /// What it was sent.
+    /// Returns the bytes that it was sent.
     pub(super) fn got(&self) -> Vec<u8> {
         self.got.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }

@@ -209,7 +209,7 @@ impl<R: Registers, M: Memory, C: Clock> E1000e<R, M, C> {
     /// Looks at the next descriptor: `None` if the card has not written it.
     fn take(&mut self) -> Option<u64> {
         let behind = self.given.wrapping_sub(self.next);
-        // What was given back and not yet received into; more than a ring cannot be.
+        // Buffers that were given back and not yet received into: a ring's, at most.
         if self.held || behind == 0 || behind > NUM {
             return None;
         }
@@ -312,7 +312,7 @@ impl<R: Registers, M: Memory, C: Clock> Card for E1000e<R, M, C> {
 
     fn interrupts(&mut self, wanted: bool) {
         if wanted {
-            // What came before the look that follows needs no interrupt.
+            // A frame that came before the look that follows needs no interrupt.
             self.registers.write32(register::ICR, CAUSES);
             self.registers.write32(register::IMS, CAUSES);
         } else {

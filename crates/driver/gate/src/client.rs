@@ -66,7 +66,7 @@ pub(crate) struct Sent {
     pub chain: Option<Chain>,
 }
 
-/// What a client has to send.
+/// The next thing that a client sends.
 pub(crate) enum Next {
     Nothing,
     Frame(Sent),

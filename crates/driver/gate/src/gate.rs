@@ -122,8 +122,8 @@ impl<M: Memory, R: Ring, const N: usize, const PORTS: usize> Gate<M, R, N, PORTS
         Ok(())
     }
 
-    /// Takes the card's frames and the clients', and passes them on. `news` hears of sessions. Returns true if there was
-    /// anything to do.
+    /// Takes the card's frames and the clients', and passes them on. `news` hears of sessions. Returns true if there
+    /// was anything to do.
     ///
     /// # Errors
     /// The card was silent for too long, and cannot be reset.
@@ -286,7 +286,7 @@ impl<M: Memory, R: Ring, const N: usize, const PORTS: usize> Gate<M, R, N, PORTS
             return false;
         }
         client.counts.sent = client.counts.sent.wrapping_add(1);
-        // What was copied is the client's again.
+        // A chain that was copied is the client's again.
         let chain = sent.chain.filter(|_| alone);
         if !alone {
             sent.chain.iter().for_each(|chain| client.used(chain));
