@@ -1,9 +1,9 @@
 //! To which ports an Ethernet frame goes, where each port's address is known beforehand.
 //!
-//! Port 0 leads outside, where any addresses are. Each other port has one address, which is pinned to it. A frame
-//! with another one as its source is refused, and so is one from outside with a port's address. So nobody learns
-//! anything, no table overflows, and no port speaks in another's name. A frame to several ports counts: a port may send so many of
-//! these in a time, then they are refused.
+//! Port 0 leads outside, where any addresses are. Each other port has one address, which is pinned to it. A frame with
+//! another one as its source is refused, and so is one from outside with a port's address. So nobody learns anything,
+//! no table overflows, and no port speaks in another's name. A frame to several ports counts: a port may send so many
+//! of these in a time, then they are refused.
 
 use crate::switch::{GROUP, Mac, Refused};
 
