@@ -1,7 +1,7 @@
 //! A gate with a driver that fails, for tests: after so many frames of each life a fault of the next kind is planted.
 //!
-//! Arguments besides the gate's: `after=FRAMES` (default 200), and `until=MS` since the processor's start, from which on
-//! no fault is planted. The kind follows from the time, which a restart does not reset.
+//! Arguments besides the gate's: `after=FRAMES` (default 200), and `until=MS` since the processor's start, from which
+//! on no fault is planted. The kind follows from the time, which a restart does not reset.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_cards::{Card, Mac, Received, Wrong};

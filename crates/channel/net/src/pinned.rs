@@ -1,7 +1,7 @@
 //! To which ports an Ethernet frame goes, where each port's address is known beforehand.
 //!
-//! Port 0 leads outside, where any addresses are. Each other port has one address, which is pinned to it: a frame with
-//! another one as its source is refused, and so is one from outside with a port's address. So nobody learns anything, no
+//! Port 0 leads outside, where any addresses are. Each other port has one address, which is pinned to it. A frame with
+//! another one as its source is refused, and so is one from outside with a port's address. So nothing is learned, no
 //! table overflows, and no port speaks in another's name. A frame to several ports counts: a port may send so many of
 //! these in a time, then they are refused.
 
@@ -74,8 +74,8 @@ impl<const PORTS: usize> Pinned<PORTS> {
         true
     }
 
-    /// Returns the ports to which a frame with this header goes, a bit each; it came in at port `from` at the time `now`
-    /// (nanoseconds).
+    /// Returns the ports to which a frame with this header goes, a bit each; it came in at port `from` at the time
+    /// `now` (nanoseconds).
     ///
     /// # Errors
     /// [`Refused`]: to no port.

@@ -1,7 +1,7 @@
 //! Drivers of network cards behind [`Card`]: portable, without `unsafe`.
 //!
-//! * A driver reaches its card by [`Registers`], [`Memory`] and [`Clock`]. The caller finds the function, lets it access
-//!   memory, and sets up its interrupt.
+//! * A driver reaches its card by [`Registers`], [`Memory`] and [`Clock`]. The caller finds the function, lets it
+//!   access memory, and sets up its interrupt.
 //! * The card receives into the driver's memory. It sends from there, or most of a frame from a bus address that the
 //!   caller names. The headers of a frame that is sent lie in the driver's memory in any case.
 //! * The card's words are claims: read once, checked, then used. An impossible one makes the card silent until
@@ -37,8 +37,8 @@ pub trait Card {
     fn mac(&self) -> Mac;
     /// Tells if there is a network at its other end, as far as it knows.
     fn link(&self) -> bool;
-    /// Takes a frame to send, and returns its place; `None`: there is none free, or it is too long. The frame is `head`,
-    /// then so many bytes from a bus address. The card sees it after [`Card::ring`].
+    /// Takes a frame to send, and returns its place; `None`: there is none free, or it is too long. The frame is
+    /// `head`, then so many bytes from a bus address. The card sees it after [`Card::ring`].
     fn send(&mut self, head: &[u8], rest: Option<(u64, u32)>) -> Option<u16>;
     /// Returns the place of a frame that was sent.
     fn sent(&mut self) -> Option<u16>;

@@ -1,7 +1,7 @@
 //! A virtio network device behind PCI (virtio 1.2, 4.1 and 5.1): a queue each way, with one interrupt for both.
 //!
-//! Without a control queue the device takes all addresses. A packet that is received lies in one buffer, with its header
-//! in front. One that is sent has two descriptors: the headers, and the rest.
+//! Without a control queue the device takes all addresses. A packet that is received lies in one buffer, with its
+//! header in front. One that is sent has two descriptors: the headers, and the rest.
 
 use crate::buffers::{BUFFERS, HEADER, LONGEST, MEMORY, PLACES, SIZE, buffer, fill};
 use crate::{Card, Mac, Received};

@@ -122,8 +122,8 @@ impl<M: Memory, R: Ring, const N: usize, const PORTS: usize> Gate<M, R, N, PORTS
         Ok(())
     }
 
-    /// Takes the card's frames and the clients', and passes them on. `news` hears of sessions. Returns true if there was
-    /// anything to do.
+    /// Takes the card's frames and the clients', and passes them on. `news` hears of sessions. Returns true if there
+    /// was anything to do.
     ///
     /// # Errors
     /// The card was silent for too long, and cannot be reset.
