@@ -36,7 +36,7 @@
 
 static unsigned int revive_s = 30;
 module_param(revive_s, uint, 0644);
-MODULE_PARM_DESC(revive_s, "seconds that a disk or card waits for a device side that is away, a disk also for a silent one");
+MODULE_PARM_DESC(revive_s, "seconds to wait for a device side that is away; a disk's also for a silent one");
 
 /* How long a card's packets wait for its device side: a kernel complains of them after 5 s. */
 #define PACKETS_MS 2000

@@ -1,6 +1,6 @@
 //! A driver sandbox of the kernel has a network card, and bridges it to clients in other sandboxes
-//! (`tests/gate/virtio.toml`, docs/networks.md). A Linux has a stock `virtio_net`, a program of the kernel `smoltcp`.
-//! The world outside is this process.
+//! (`tests/gate/virtio.toml`, docs/networks.md). A Linux has a stock `virtio_net`, a program of the kernel `smoltcp`. The
+//! world outside is this process.
 
 use super::block::word;
 use super::driver::{Bench, Job};
@@ -11,6 +11,7 @@ use crate::build;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,12 +23,12 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Pause between two attempts.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Places in the card's network that the world outside reaches: the Linux' echo, the word that it may end, the
+/// Places in the card's network that the world outside reaches: the Linux' echo and its word to the world, the
 /// station's echo and page.
 const PLACES: [(&str, u16); 4] =
     [("10.0.2.16", 7), ("10.0.2.16", 9), ("10.0.2.18", 7), ("10.0.2.18", 80)];
 const ECHO: usize = 0;
-const END: usize = 1;
+const WORD: usize = 1;
 const STATION: usize = 2;
 const PAGE: usize = 3;
 
@@ -42,7 +43,7 @@ pub fn jobs() -> Vec<Job> {
     ]
 }
 
-/// The system with Intel's card. Its messages have that number, too.
+/// The system with Intel's card, whose messages have the same number.
 fn e1000e(text: String) -> String {
     text.replace("pci:00:05.0", "pci:01:00.0")
 }
@@ -64,7 +65,7 @@ pub fn system(
     let forwards: String = PLACES.iter().zip(ports).map(forward).collect();
     let mut machine = read("machines/qemu-q35.toml")?;
     let text = change(read("tests/gate/virtio.toml")?);
-    // A network's options begin with its name.
+    // What a network is called is the beginning of its options.
     let card = if text.contains("01:00.0") { "net2" } else { "net0" };
     let (before, networks) = machine.split_once("networks = ").ok_or("it has no networks")?;
     let networks = networks.replace(&format!("\"{card}\""), &format!("\"{card}{forwards}\""));
@@ -104,7 +105,7 @@ fn echoed(port: u16, text: &[u8]) -> std::io::Result<bool> {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut stream = &stream;
-            // Bytes that are not sent do not come back.
+            // What is not sent does not come back.
             let _ = stream.write_all(text).and_then(|()| stream.shutdown(Shutdown::Write));
         });
         let mut some = [0; 4096];
@@ -144,7 +145,7 @@ fn until<T>(over: &AtomicBool, what: &str, ask: impl Fn() -> Option<T>) -> Resul
 /// A client's Linux: it asks the world, then waits for that.
 fn asks(port: u16) -> String {
     let script = format!(
-        "(nc -ll -p 7 -e cat &); ping -c 3 10.0.2.2; ping -c 3 10.0.2.18; \
+        "{SERVES} ping -c 3 10.0.2.2; ping -c 3 10.0.2.18; \
          wget -qO /tmp/text http://10.0.2.2:{port}/text; wc -c /tmp/text; \
          nc 10.0.2.2 {port} </tmp/text; {DONE}"
     );
@@ -156,14 +157,16 @@ fn served(bench: &Bench, change: fn(String) -> String) -> Result<String, String>
     let world = World::new().map_err(|why| format!("no port of this host: {why}"))?;
     let (ports, text) = (free()?, world.text.clone());
     let manifest = system(&bench.dir, ports, &asks(world.port()?), change)?;
-    let over = AtomicBool::new(false);
+    let (over, all) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     let (seen, met) = thread::scope(|scope| {
         scope.spawn(|| world.serve());
         let meets = scope.spawn(|| {
             let met = meet(ports, &text, &over);
-            ended(ports, &over).and(met)
+            let met = said(ports, &over, "done").and(met);
+            all.store(true, Relaxed);
+            met
         });
-        let seen = look(&manifest, &bench.dir);
+        let seen = look(&manifest, &bench.dir, &all);
         over.store(true, Relaxed);
         world.end();
         (seen, meets.join())
@@ -184,15 +187,22 @@ fn served(bench: &Bench, change: fn(String) -> String) -> Result<String, String>
     Ok(format!("{bytes} bytes each way with both; {}", met.trim_end()))
 }
 
-/// Waits for the word of a Linux that it is done.
-fn ended(ports: [u16; 4], over: &AtomicBool) -> Result<(), String> {
-    // Where nobody listens yet a connection ends without a byte.
-    let word = || connect(ports[END]).and_then(|mut end| end.read(&mut [0])).ok();
-    until(over, "a word that all is done", || word().filter(|len| *len > 0)).map(drop)
+/// Waits for a word of a Linux to the world.
+fn said(ports: [u16; 4], over: &AtomicBool, wanted: &str) -> Result<(), String> {
+    // Until there is a word, a connection ends without a byte.
+    let word = || {
+        let mut text = String::new();
+        connect(ports[WORD]).and_then(|mut word| word.read_to_string(&mut text)).ok()?;
+        text.contains(wanted).then_some(())
+    };
+    until(over, &format!("the Linux' word `{wanted}`"), word)
 }
 
-/// A Linux' last word to the world.
-const DONE: &str = "echo done | nc -l -p 9";
+/// Before all else a Linux does: an echo, and its word to the world. No subshell: what stands for a space is a word
+/// before its bracket.
+const SERVES: &str = "nc -ll -p 7 -e cat & nc -ll -p 9 -e cat /tmp/word &";
+/// Its last deed: the world ends the run.
+const DONE: &str = "echo done >/tmp/word; sleep 1000";
 
 /// Reaches both clients from outside. Returns the station's page.
 fn meet(ports: [u16; 4], text: &[u8], over: &AtomicBool) -> Result<String, String> {
@@ -212,9 +222,11 @@ fn meet(ports: [u16; 4], text: &[u8], over: &AtomicBool) -> Result<String, Strin
     line.map(str::to_owned).ok_or_else(|| format!("the page is {page:?}"))
 }
 
-/// Runs it, in real time as the world outside has it, and audits it.
-fn look(manifest: &Manifest, dir: &Path) -> Result<Seen, String> {
+/// Runs it, in real time as the world outside has it, until that has seen all, and audits it.
+fn look(manifest: &Manifest, dir: &Path, all: &Arc<AtomicBool>) -> Result<Seen, String> {
+    let stop = Arc::clone(all);
     let change = |options: &mut bulkhead_run::Options| {
+        options.stop = Some(Box::new(move || stop.load(Relaxed)));
         options.time = bulkhead_qemu::Time::Live;
         options.limit = LIMIT;
         options.audit = true;
@@ -225,10 +237,11 @@ fn look(manifest: &Manifest, dir: &Path) -> Result<Seen, String> {
     Ok(seen)
 }
 
-/// Returns the text of the client's Linux, which ended well.
+/// What the client's Linux said; it runs, and its kernel has no complaint.
 fn client_of(seen: &Seen) -> Result<&str, String> {
     let said = seen.serial(1)?;
-    seen.ensure(said.contains("bulkhead-init: exit code 0"), "the client failed")?;
+    seen.ensure(said.contains("eth0 is 10.0.2.16/24"), "the client has no card")?;
+    seen.ensure(!said.contains("bulkhead-init: exit code"), "the client has ended")?;
     seen.ensure(sound(said), "its kernel complains")?;
     Ok(said)
 }
@@ -332,23 +345,18 @@ fn streams(
     change: impl Fn(String) -> String,
 ) -> Result<(Seen, String), String> {
     let ports = free()?;
-    let script = format!(
-        "(nc -ll -p 7 -e cat &); ping -c 3 10.0.2.2; echo ready | nc -l -p 9; {script}; {DONE}; sleep 3"
-    );
+    let script = format!("{SERVES} ping -c 3 10.0.2.2; echo ready >/tmp/word; {script}; {DONE}");
     let client = format!("bhvirtio:card,10.0.2.16/24,sh,-c,{}", word(&script));
     let manifest = system(&bench.dir, ports, &client, change)?;
     let (over, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let all = Arc::new(AtomicBool::new(false));
     let (seen, streams) = thread::scope(|scope| {
         let streams = scope.spawn(|| {
-            let first = &[7; 100];
-            until(&over, "the station's echo", || {
-                echoed(ports[STATION], first).ok()?.then_some(())
-            })?;
-            until(&over, "the Linux' echo", || echoed(ports[ECHO], first).ok()?.then_some(()))?;
-            ended(ports, &over)?;
-            both(ports, &over, &done)
+            let met = begun(ports, &over).and_then(|()| both(ports, &over, &done));
+            all.store(true, Relaxed);
+            met
         });
-        let seen = look(&manifest, &bench.dir);
+        let seen = look(&manifest, &bench.dir, &all);
         over.store(true, Relaxed);
         (seen, streams.join())
     });
@@ -366,11 +374,19 @@ fn streams(
     Ok((seen, format!("the station {}; the Linux {}", each[0], each[1])))
 }
 
+/// Waits until both clients can be reached, and the Linux says that it begins.
+fn begun(ports: [u16; 4], over: &AtomicBool) -> Result<(), String> {
+    let reached = |n: usize| echoed(ports[n], &[7; 100]).ok()?.then_some(());
+    until(over, "the station's echo", || reached(STATION))?;
+    until(over, "the Linux' echo", || reached(ECHO))?;
+    said(ports, over, "ready")
+}
+
 /// Both streams, until the Linux says that all is done.
 fn both(ports: [u16; 4], over: &AtomicBool, done: &AtomicBool) -> Result<[Stream; 2], String> {
     thread::scope(|scope| {
         let all = [STATION, ECHO].map(|n| scope.spawn(move || stream(ports[n], done)));
-        let told = ended(ports, over);
+        let told = said(ports, over, "done");
         done.store(true, Relaxed);
         let all = all.map(|one| one.join().map_err(|_| "a stream has panicked".to_owned()));
         told?;
@@ -391,18 +407,20 @@ fn storm(bench: &Bench) -> Result<String, String> {
     const COUNT: &str = "echo frames $(cat /proc/uptime /sys/class/net/eth0/statistics/rx_packets)";
     let ports = free()?;
     let script = format!(
-        "sleep 2; {COUNT}; sleep 5; {COUNT}; (nc -ll -p 7 -e cat &); ping -c 5 10.0.2.2; ping -c 5 10.0.2.18; {DONE}"
+        "sleep 2; {COUNT}; sleep 5; {COUNT}; {SERVES} ping -c 5 10.0.2.2; ping -c 5 10.0.2.18; {DONE}"
     );
     let client = format!("bhvirtio:card,10.0.2.16/24,sh,-c,{}", word(&script));
     let manifest = system(&bench.dir, ports, &client, |text| beside_a_foe(&text, RATE, BURST))?;
     let text = bulk();
-    let over = AtomicBool::new(false);
+    let (over, all) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     let (seen, met) = thread::scope(|scope| {
         let meets = scope.spawn(|| {
             let met = meet(ports, &text, &over);
-            ended(ports, &over).and(met)
+            let met = said(ports, &over, "done").and(met);
+            all.store(true, Relaxed);
+            met
         });
-        let seen = look(&manifest, &bench.dir);
+        let seen = look(&manifest, &bench.dir, &all);
         over.store(true, Relaxed);
         (seen, meets.join())
     });

@@ -2,19 +2,19 @@
 //!
 //! Arguments:
 //!
-//! * `card=CHANNEL`, or `card=CHANNEL:MAC`: a client with a virtio network card, over a channel of kind `virtio`. `MAC`
-//!   is its address, 12 digits to the base of 16; without it one is made of the channel's name;
+//! * `card=CHANNEL`, or `card=CHANNEL:MAC`: a client with a virtio network card, over a channel of kind `virtio`.
+//!   `MAC` is its address, 12 digits to the base of 16; without it one is made of the channel's name;
 //! * `wire=IN:OUT:MAC`: a client at a wire of two channels of records, `IN` from it and `OUT` to it;
 //! * `share=N` (default 32): most frames of a client in a round;
 //! * `rate=N`, `burst=N` (defaults 1000, 64): a client's frames to all in a second, and at once;
 //! * `spin=MICROSECONDS` (default 2): longest time that it looks before it sleeps, where a channel is `adaptive`;
 //! * `complaint=MS` (default 1000): how long it must have run before it believes a client that its answers cannot be.
 //!
-//! It needs the function, memory `rings` of 1 MiB for the card, and the notification `work`, which the card's interrupt
-//! and the clients' doorbells signal. Where a client does not ring it looks all the time.
+//! It needs the function, memory `rings` of 1 MiB for the card, and the notification `work`, which the card's
+//! interrupt and the clients' doorbells signal. Where a client does not ring it looks all the time.
 //!
-//! With memory `progress` it has a guard, as a store has ([`store_programs::progress`]). It ends itself where its
-//! card's state cannot be trusted any more. Then the whole sandbox begins anew.
+//! With memory `progress` it has a guard, as a store has ([`store_programs::progress`]). Then it ends itself where its
+//! card's state cannot be trusted any more, and the whole sandbox begins anew.
 
 use crate::card::AnyCard;
 use bulkhead_cards::{Card, Mac, Received, Wrong};
@@ -329,7 +329,7 @@ impl<C: Card> Server<'_, C> {
         let complaint = self.clients.complaint();
         if self.card.progress.is_none() {
             complaint.into_iter().for_each(|client| self.clients.renew(client));
-            // Without a guard, a card that is silent is mended here.
+            // Nobody else mends a card that is silent.
             return match self.card.fault() {
                 Some(_) => self.clients.reset(self.card).map(|()| true).map_err(Why::Card),
                 None => Ok(busy),

@@ -1,9 +1,9 @@
 //! To which ports an Ethernet frame goes, where each port's address is known beforehand.
 //!
 //! Port 0 leads outside, where any addresses are. Each other port has one address, which is pinned to it. A frame with
-//! another one as its source is refused, and so is one from outside with a port's address. So nobody learns anything,
-//! no table overflows, and no port speaks in another's name. A frame to several ports counts: a port may send so many
-//! of these in a time, then they are refused.
+//! another one as its source is refused, and so is one from outside with a port's address. So nothing is learned, no
+//! table overflows, and no port speaks in another's name. A frame to several ports counts: a port may send so many of
+//! these in a time, then they are refused.
 
 use crate::switch::{GROUP, Mac, Refused};
 
@@ -37,7 +37,7 @@ impl Allowance {
         let each = SECOND / u64::from(limit.rate.max(1));
         let more = now.saturating_sub(self.since) / each;
         self.left = u64::from(self.left).saturating_add(more).min(limit.burst.into()) as u32;
-        // The rest of the time counts on, unless the allowance is whole.
+        // What is left of the time counts on, unless the allowance is whole.
         self.since = if self.left == limit.burst { now } else { self.since + more * each };
         let some = self.left > 0;
         self.left -= u32::from(some);
@@ -74,7 +74,7 @@ impl<const PORTS: usize> Pinned<PORTS> {
         true
     }
 
-    /// Returns the ports to which a frame with this header goes, a bit each. It came in at port `from` at the time
+    /// Returns the ports to which a frame with this header goes, a bit each; it came in at port `from` at the time
     /// `now` (nanoseconds).
     ///
     /// # Errors

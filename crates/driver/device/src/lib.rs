@@ -1,5 +1,5 @@
 //! A device as its driver sees it: portable, without `unsafe`. A driver reaches its device by [`Registers`],
-//! [`Configuration`], [`Memory`] and [`Clock`], and each of its waits has a limit. [`virtio`] is common to all virtio
+//! [`Configuration`], [`Memory`] and [`Clock`]. Each of its waits has a limit. [`virtio`] is common to all virtio
 //! devices.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
-//! The common part of virtio devices behind PCI (virtio 1.2): registers (4.1), switching on (3.1.1), and the parts of a
-//! split queue (2.7).
+//! What all virtio devices behind PCI have in common (virtio 1.2). These are the places of their registers (4.1), the
+//! steps by which one is switched on (3.1.1), and a split queue (2.7).
 //!
 //! A driver reads two of the device's values in a queue: the used ring's index, and an element. Both are claims. It
-//! tells the device of each batch, also when the device asks for no such news. To heed that would need a fence each
-//! time.
+//! tells the device of each batch, also when the device asks for no such news. To heed that would need a fence for
+//! each.
 
 use crate::{Clock, Configuration, Memory, Registers, Window, Wrong, wait};
 
@@ -196,8 +196,8 @@ impl<R: Registers> Transport<R> {
         Err(Wrong::Silent("configuration that stays"))
     }
 
-    /// Sets up a queue with its parts at these offsets of the memory. It has a power of two of descriptors, up to
-    /// [`NUM`], and `least` or more. `vector` is the entry of its interrupt among the device's messages.
+    /// Sets up a queue with parts at these offsets of the memory. It has a power of two of descriptors, up to [`NUM`],
+    /// and `least` or more. `vector` is the entry of its interrupt among the device's messages.
     ///
     /// # Errors
     /// The device lacks it, or lies.

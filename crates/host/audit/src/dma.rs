@@ -101,7 +101,11 @@ impl Context<'_> {
         let given = match &function.reach {
             None => all,
             Some(own) => {
-                own.iter().filter_map(|(range, write)| part(&all, *range, *write)).collect()
+                let parts = own.iter().filter_map(|(range, write)| part(&all, *range, *write));
+                let mut parts: Vec<Given> = parts.collect();
+                // They come in the order of the manifest's list, and are looked for by their addresses.
+                parts.sort_by_key(|part| part.address);
+                parts
             }
         };
         let mut covered = vec![0; given.len()];
