@@ -49,7 +49,7 @@ fn demo() -> Job {
         let report = bench.dir.join("report.json");
         let disk = demo_with_disk(&bench.dir)?;
         let out = std::process::Command::new(crate::build::target().join("release/bulkhead"))
-            .args(["run", "systems/demo.toml", "--report"])
+            .args(["run", "systems/demo.toml", "--limit", "480", "--report"])
             .arg(&report)
             .current_dir(&bench.dir)
             .env("BULKHEAD_ARTIFACTS", artifacts())

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Longest time of all combinations.
 const LIMIT: Duration = Duration::from_secs(1400);
 /// The combination of `make test`.
-const SHORT: [&str; 1] = ["/ext4.gz 128 1 250 0"];
+const SHORT: [&str; 1] = ["/ext4.gz 128 1 100 0"];
 /// Image, read-ahead, seed, operations of each process, seconds of each stressor.
 const ALL: [&str; 4] =
     ["/ext4.gz 128 2 800 1", "/ext4.gz 0 3 800 0", "/ext2.gz 128 4 800 1", "/ext2.gz 0 5 800 0"];

@@ -13,6 +13,10 @@ const PROCESSES: u64 = 3;
 /// Stressors of stress-ng's class that a file system without extents refuses, and counts as failures.
 const ONLY_WITH_EXTENTS: &str = "fpunch,fsize";
 
+/// stress-ng with its own loader and libraries: those of the programs that check a disk are another Debian's.
+const STRESS: &str = "/stress/lib64/ld-linux-x86-64.so.2 --library-path /stress/usr/lib/x86_64-linux-gnu \
+                      /stress/bin/stress-ng";
+
 /// Does it with an image (`ext2.gz`), so much read-ahead in KiB, a seed, and so many operations of each process. With
 /// seconds, stress-ng's class of file systems works there before that, each stressor for so long.
 pub fn exercise(
@@ -53,7 +57,7 @@ fn stress(kind: &str, seconds: u64) -> Result<()> {
     let without =
         if kind == "ext2" { format!(" --exclude {ONLY_WITH_EXTENTS}") } else { String::new() };
     sh(&format!(
-        "mkdir {PLACE}/stress && stress-ng --class filesystem --sequential 1 --timeout {seconds}s --verify \
+        "mkdir {PLACE}/stress && {STRESS} --class filesystem --sequential 1 --timeout {seconds}s --verify \
          --temp-path {PLACE}/stress{without} && rm -rf {PLACE}/stress"
     ))
 }
