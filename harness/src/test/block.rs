@@ -198,8 +198,8 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str, way: &Way) -> Result<Stri
     Ok(format!("{TIMES} restarts, {sessions} sessions; {exercised}"))
 }
 
-/// The client looks for answers in place of interrupts: a thread of its kernel does, the reads are right, and there are
-/// at most so many interrupts for 512 of them. With doorbells each read has one.
+/// The client's kernel has a thread that looks for answers in place of interrupts. There are at most so many for 512
+/// reads, which are right. With doorbells each read has one.
 fn spins(bench: &Bench, kernel: &str, notify: &str, most: u64) -> Result<String, String> {
     /// Nanoseconds of the thread for a read, at least: a thread that does not look has some for all.
     const EACH: u64 = 500;
