@@ -66,7 +66,7 @@ enum Line {
     Baselines(&'static str),
     /// One value.
     Level(f64, &'static str),
-    /// No mark: the series are compared with one another.
+    /// The series are compared with one another.
     None,
 }
 
@@ -146,8 +146,8 @@ const PLOTS: [Plot; 4] = [
 const NOTIFIED: [(&str, &str); 3] =
     [("doorbell", "doorbells"), ("poll", "both look"), ("adaptive", "looks that pay")];
 
-/// Plots of a disk through the wall, as IDDR's figures 5.2 to 5.7. For each device and way of access there are the
-/// throughput, and the instructions that it costs.
+/// Plots of a disk through the wall, as IDDR's figures 5.2 to 5.7. Each device and way of access has its throughput,
+/// and the instructions of a request.
 fn disks() -> impl Iterator<Item = Plot> {
     let accesses = [
         ("rndrd", "random reads"),

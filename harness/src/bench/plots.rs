@@ -1,5 +1,5 @@
-//! Plots of a disk through the wall, as IDDR's figures 5.1 to 5.7. They compare the ways to be notified by the number
-//! of threads, for each device behind the disk and each way of access.
+//! Plots of a disk through the wall, as IDDR's figures 5.1 to 5.7. Ways to be notified are compared by the number of
+//! threads, for each device behind the disk and each way of access.
 
 use super::Found;
 use super::block::{WAYS, Window, script};
@@ -48,7 +48,7 @@ pub const SATA: Device = Device {
 /// Runs all points of a device and a way to be notified, in one boot.
 fn run(device: &Device, way: &str) -> Result<Ran, Failure> {
     let Device { name, made, path, function } = device;
-    // Pages that are written later, in the server's own time, would be in some points and not in others.
+    // A write in the server's own time would be in some points and not in others.
     let server = format!(
         "echo 0>/proc/sys/vm/dirty_writeback_centisecs;{made}&&zcat /ext4.gz>{path}&&bhvirtio block lan {path} --serial {name}"
     );

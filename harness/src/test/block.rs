@@ -198,8 +198,8 @@ fn restarts(bench: &Bench, kernel: &str, notify: &str, way: &Way) -> Result<Stri
     Ok(format!("{TIMES} restarts, {sessions} sessions; {exercised}"))
 }
 
-/// The client looks for answers in place of interrupts: a thread of its kernel does. The reads are right, and 512 of
-/// them have at most so many interrupts. With doorbells each read has one.
+/// The client's kernel has a thread that looks for answers in place of interrupts. There are at most so many for 512
+/// reads, which are right. With doorbells each read has one.
 fn spins(bench: &Bench, kernel: &str, notify: &str, most: u64) -> Result<String, String> {
     /// Nanoseconds of the thread for a read, at least: a thread that does not look has some for all.
     const EACH: u64 = 500;
