@@ -11,7 +11,6 @@ use crate::build;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,12 +24,15 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Places in the card's network that the world outside reaches: the Linux' echo and its word to the world, the
 /// station's echo and page.
-const PLACES: [(&str, u16); 4] =
-    [("10.0.2.16", 7), ("10.0.2.16", 9), ("10.0.2.18", 7), ("10.0.2.18", 80)];
+const PLACES: [(&str, u16); 5] =
+    [("10.0.2.16", 7), ("10.0.2.16", 9), ("10.0.2.18", 7), ("10.0.2.18", 80), ("10.0.2.16", 10)];
 const ECHO: usize = 0;
 const WORD: usize = 1;
 const STATION: usize = 2;
 const PAGE: usize = 3;
+const FAREWELL: usize = 4;
+/// Ports of the host for them.
+type Ports = [u16; 5];
 
 pub fn jobs() -> Vec<Job> {
     vec![
@@ -51,7 +53,7 @@ fn e1000e(text: String) -> String {
 /// The system, with a card's network that the world outside reaches by these ports of the host.
 pub fn system(
     dir: &Path,
-    ports: [u16; 4],
+    ports: Ports,
     client: &str,
     change: impl Fn(String) -> String,
 ) -> Result<Manifest, String> {
@@ -82,12 +84,18 @@ pub fn system(
 }
 
 /// Ports of this host that are free.
-fn free() -> Result<[u16; 4], String> {
+fn free() -> Result<Ports, String> {
     let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let all = PLACES.map(bind).map(|one| one.and_then(|one| one.local_addr()).map(|at| at.port()));
-    let [a, b, c, d] = all;
+    let [a, b, c, d, e] = all;
     let error = |why: std::io::Error| format!("no port of this host: {why}");
-    Ok([a.map_err(error)?, b.map_err(error)?, c.map_err(error)?, d.map_err(error)?])
+    Ok([
+        a.map_err(error)?,
+        b.map_err(error)?,
+        c.map_err(error)?,
+        d.map_err(error)?,
+        e.map_err(error)?,
+    ])
 }
 
 /// A connection from outside.
@@ -157,16 +165,16 @@ fn served(bench: &Bench, change: fn(String) -> String) -> Result<String, String>
     let world = World::new().map_err(|why| format!("no port of this host: {why}"))?;
     let (ports, text) = (free()?, world.text.clone());
     let manifest = system(&bench.dir, ports, &asks(world.port()?), change)?;
-    let (over, all) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let over = AtomicBool::new(false);
     let (seen, met) = thread::scope(|scope| {
         scope.spawn(|| world.serve());
         let meets = scope.spawn(|| {
             let met = meet(ports, &text, &over);
             let met = said(ports, &over, "done").and(met);
-            all.store(true, Relaxed);
+            farewell(ports, &over);
             met
         });
-        let seen = look(&manifest, &bench.dir, &all);
+        let seen = look(&manifest, &bench.dir);
         over.store(true, Relaxed);
         world.end();
         (seen, meets.join())
@@ -188,7 +196,7 @@ fn served(bench: &Bench, change: fn(String) -> String) -> Result<String, String>
 }
 
 /// Waits for a word of a Linux to the world.
-fn said(ports: [u16; 4], over: &AtomicBool, wanted: &str) -> Result<(), String> {
+fn said(ports: Ports, over: &AtomicBool, wanted: &str) -> Result<(), String> {
     // Until there is a word, a connection ends without a byte.
     let word = || {
         let mut text = String::new();
@@ -198,14 +206,22 @@ fn said(ports: [u16; 4], over: &AtomicBool, wanted: &str) -> Result<(), String> 
     until(over, &format!("the Linux' word `{wanted}`"), word)
 }
 
+/// Takes leave of the Linux, which then ends: until the run is over, because it may not listen yet.
+fn farewell(ports: Ports, over: &AtomicBool) {
+    while !over.load(Relaxed) {
+        let _ = connect(ports[FAREWELL]).and_then(|end| end.shutdown(Shutdown::Both));
+        thread::sleep(LOOK);
+    }
+}
+
 /// Before all else a Linux does: an echo, and its word to the world. No subshell: what stands for a space is a word
 /// before its bracket.
 const SERVES: &str = "nc -ll -p 7 -e cat & nc -ll -p 9 -e cat /tmp/word &";
-/// Its last deed: the world ends the run.
-const DONE: &str = "echo done >/tmp/word; sleep 1000";
+/// Its last deed: it waits for the world's farewell.
+const DONE: &str = "echo done >/tmp/word; nc -l -p 10; true";
 
 /// Reaches both clients from outside. Returns the station's page.
-fn meet(ports: [u16; 4], text: &[u8], over: &AtomicBool) -> Result<String, String> {
+fn meet(ports: Ports, text: &[u8], over: &AtomicBool) -> Result<String, String> {
     // The first attempts come before there is anybody.
     let first = &text[..1000];
     until(over, "the station's echo", || echoed(ports[STATION], first).ok()?.then_some(()))?;
@@ -222,11 +238,9 @@ fn meet(ports: [u16; 4], text: &[u8], over: &AtomicBool) -> Result<String, Strin
     line.map(str::to_owned).ok_or_else(|| format!("the page is {page:?}"))
 }
 
-/// Runs it, in real time as the world outside has it, until that has seen all, and audits it.
-fn look(manifest: &Manifest, dir: &Path, all: &Arc<AtomicBool>) -> Result<Seen, String> {
-    let stop = Arc::clone(all);
+/// Runs it, in real time as the world outside has it, and audits it.
+fn look(manifest: &Manifest, dir: &Path) -> Result<Seen, String> {
     let change = |options: &mut bulkhead_run::Options| {
-        options.stop = Some(Box::new(move || stop.load(Relaxed)));
         options.time = bulkhead_qemu::Time::Live;
         options.limit = LIMIT;
         options.audit = true;
@@ -237,11 +251,11 @@ fn look(manifest: &Manifest, dir: &Path, all: &Arc<AtomicBool>) -> Result<Seen, 
     Ok(seen)
 }
 
-/// What the client's Linux said; it runs, and its kernel has no complaint.
+/// What the client's Linux said; it ended well, and its kernel has no complaint.
 fn client_of(seen: &Seen) -> Result<&str, String> {
     let said = seen.serial(1)?;
     seen.ensure(said.contains("eth0 is 10.0.2.16/24"), "the client has no card")?;
-    seen.ensure(!said.contains("bulkhead-init: exit code"), "the client has ended")?;
+    seen.ensure(said.contains("bulkhead-init: exit code 0"), "the client failed")?;
     seen.ensure(sound(said), "its kernel complains")?;
     Ok(said)
 }
@@ -349,14 +363,13 @@ fn streams(
     let client = format!("bhvirtio:card,10.0.2.16/24,sh,-c,{}", word(&script));
     let manifest = system(&bench.dir, ports, &client, change)?;
     let (over, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let all = Arc::new(AtomicBool::new(false));
     let (seen, streams) = thread::scope(|scope| {
         let streams = scope.spawn(|| {
             let met = begun(ports, &over).and_then(|()| both(ports, &over, &done));
-            all.store(true, Relaxed);
+            farewell(ports, &over);
             met
         });
-        let seen = look(&manifest, &bench.dir, &all);
+        let seen = look(&manifest, &bench.dir);
         over.store(true, Relaxed);
         (seen, streams.join())
     });
@@ -375,7 +388,7 @@ fn streams(
 }
 
 /// Waits until both clients can be reached, and the Linux says that it begins.
-fn begun(ports: [u16; 4], over: &AtomicBool) -> Result<(), String> {
+fn begun(ports: Ports, over: &AtomicBool) -> Result<(), String> {
     let reached = |n: usize| echoed(ports[n], &[7; 100]).ok()?.then_some(());
     until(over, "the station's echo", || reached(STATION))?;
     until(over, "the Linux' echo", || reached(ECHO))?;
@@ -383,7 +396,7 @@ fn begun(ports: [u16; 4], over: &AtomicBool) -> Result<(), String> {
 }
 
 /// Both streams, until the Linux says that all is done.
-fn both(ports: [u16; 4], over: &AtomicBool, done: &AtomicBool) -> Result<[Stream; 2], String> {
+fn both(ports: Ports, over: &AtomicBool, done: &AtomicBool) -> Result<[Stream; 2], String> {
     thread::scope(|scope| {
         let all = [STATION, ECHO].map(|n| scope.spawn(move || stream(ports[n], done)));
         let told = said(ports, over, "done");
@@ -412,15 +425,15 @@ fn storm(bench: &Bench) -> Result<String, String> {
     let client = format!("bhvirtio:card,10.0.2.16/24,sh,-c,{}", word(&script));
     let manifest = system(&bench.dir, ports, &client, |text| beside_a_foe(&text, RATE, BURST))?;
     let text = bulk();
-    let (over, all) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let over = AtomicBool::new(false);
     let (seen, met) = thread::scope(|scope| {
         let meets = scope.spawn(|| {
             let met = meet(ports, &text, &over);
             let met = said(ports, &over, "done").and(met);
-            all.store(true, Relaxed);
+            farewell(ports, &over);
             met
         });
-        let seen = look(&manifest, &bench.dir, &all);
+        let seen = look(&manifest, &bench.dir);
         over.store(true, Relaxed);
         (seen, meets.join())
     });
