@@ -145,7 +145,6 @@ const LONG: &[Part] = &[
     part(&["block.recovery_nvme_ms"], || store::recovery(&store::NVME)),
     part(&["block.recovery_ahci_ms"], || store::recovery(&store::AHCI)),
     part(&["channel.tcp_"], tcp::streams),
-    part(&["net.wall_tcp"], tcp::wall),
     part(&["exits.vmx_linux_load"], vmx::load),
     part(&["exits.vmx_linux_idle"], vmx::idle),
     part(&["vmx.hypercall", "vmx.cpuid", "vmx.icr"], vmx::calls),

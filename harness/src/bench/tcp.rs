@@ -8,8 +8,8 @@ use super::system::System;
 use crate::Failure;
 use crate::rows::Row;
 use bulkhead_layout::marker::id;
+use bulkhead_qemu::Counts;
 use bulkhead_qemu::counts::Event;
-use bulkhead_qemu::{Counts, Peer};
 
 /// Both ways, from the client and to it, for a second each.
 const WAYS: [&str; 2] = ["stream", "stream_from"];
@@ -69,50 +69,6 @@ pub fn streams() -> Found {
     ])
 }
 
-/// A stream to the world outside and from it, through a driver sandbox that has the card. The baseline is the Linux that
-/// has the card itself. Neither has offloads: QEMU's user network has none.
-pub fn wall() -> Found {
-    let stream = |manifest: &'static str, card: &str| -> Result<[Vec<f64>; STREAMS], Failure> {
-        let mut peer = Peer::start()?;
-        let port = peer.iperf3(&crate::build::target().join("bench").join(manifest))?;
-        let ways = WAYS.map(|way| format!("{way}=1")).join(",");
-        let job = format!("bulkhead.run={card}bhio{}peer=10.0.2.2:{port},{ways}", {
-            if card.is_empty() { ':' } else { ',' }
-        });
-        let ran = System::new(manifest, manifest).with("one", job).run()?;
-        let events = ran.counts.events(id::CHANNEL_STREAM);
-        let each = |way: usize| {
-            let found = per_byte(&events, (way as u64) << NUMBER);
-            found.ok_or_else(|| format!("no stream {way}"))
-        };
-        Ok([each(0)?, each(1)?])
-    };
-    let wall = stream("gate", "bhvirtio:card,10.0.2.16/24,")?;
-    let own = stream("gate-own", "")?;
-    let busiest = |cores: &[f64]| cores.iter().copied().fold(0.0, f64::max);
-    let row = |name, way: usize| {
-        Figure::new(
-            Row::new(name, "instructions/byte", busiest(&wall[way])).against(busiest(&own[way])),
-        )
-        .must(Must::Times(1.3))
-        .note(format!(
-            "of the gate's core and the client's {:.3?}; own card {:.3?}",
-            wall[way], own[way]
-        ))
-    };
-    Ok(vec![row("net.wall_tcp", 0), row("net.wall_tcp_from", 1)])
-}
-
-/// Instructions for each byte of a stream, of each core that has a sandbox.
-fn per_byte(events: &[Event], begins: u64) -> Option<Vec<f64>> {
-    /// The others have no sandbox, or keep the time.
-    const CORES: usize = 2;
-    let (end, begin) = span(events, begins)?;
-    let bytes = (end.value & BYTES) as f64;
-    let cores = end.cores.iter().zip(&begin.cores).take(CORES);
-    Some(cores.map(|(end, begin)| (end - begin) as f64 / bytes).collect())
-}
-
 /// Client and server in one Linux, on its first and its last core.
 fn loopback(dir: &'static str, cores: &str) -> Result<Cores, Failure> {
     let job = format!("bulkhead.run=bhio:beside={STREAMS},{}", client("127.0.0.1"));
@@ -162,17 +118,11 @@ impl Cores {
 
 /// Instructions from the last beginning of a stream to its end, and its bytes.
 fn took(events: &[Event], begins: u64) -> Option<(u64, u64)> {
-    let (end, begin) = span(events, begins)?;
-    Some((end.instructions - begin.instructions, end.value & BYTES))
-}
-
-/// A stream's end, and its last beginning.
-fn span(events: &[Event], begins: u64) -> Option<(&Event, &Event)> {
     let end = events.iter().find(|event| event.value & !BYTES == begins | ENDS)?;
     let begin = events.iter().rfind(|event| {
         event.value == begins && event.vcpu == end.vcpu && event.instructions < end.instructions
     })?;
-    Some((end, begin))
+    Some((end.instructions - begin.instructions, end.value & BYTES))
 }
 
 #[cfg(test)]
