@@ -65,10 +65,7 @@ void bh_spin_found(struct bh_device *bh, bool slept, bool caught_up)
 	now = ktime_get_ns();
 	spin_lock_irqsave(&spin->lock, flags);
 	wait = now - spin->begun;
-	/* The longest look might have caught it. */
-	if (slept && wait <= BH_LINUX_SLEEP + BH_LINUX_WAKE)
-		wait = BH_LINUX_SLEEP;
-	bh_adapt(&spin->adaptive, wait);
+	bh_adapt(&spin->adaptive, slept ? wait - min_t(u64, wait, BH_LINUX_WAKE) : wait);
 	WRITE_ONCE(spin->begun, now);
 	WRITE_ONCE(spin->idle, caught_up);
 	spin_unlock_irqrestore(&spin->lock, flags);

@@ -101,10 +101,8 @@ impl Look {
     fn found(&mut self) {
         self.ends();
         if let Some(begun) = self.begun.take() {
-            let wait = nanos(begun);
-            // The longest look might have caught it.
-            let near = self.slept && wait <= LINUX_SLEEP + LINUX_WAKE;
-            self.spin.learn(if near { LINUX_SLEEP } else { wait });
+            let own = if self.slept { LINUX_WAKE } else { 0 };
+            self.spin.learn(nanos(begun).saturating_sub(own));
         }
         self.slept = false;
     }
