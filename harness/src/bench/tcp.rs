@@ -69,48 +69,44 @@ pub fn streams() -> Found {
     ])
 }
 
-/// A stream to the world outside and from it, through a driver sandbox that has the card. The baseline is a Linux that
-/// has the card. Neither has offloads: QEMU's user network has none.
+/// MiB of a stream to the world outside, and of one from it.
+const MIB: u64 = 16;
+
+/// A stream to the world outside and one from it, through a driver sandbox that has the card. The baseline is a Linux
+/// that has the card. All instructions of a core between a stream's beginning and its end count.
 pub fn wall() -> Found {
-    let stream = |manifest: &'static str, card: &str| -> Result<[Vec<f64>; STREAMS], Failure> {
-        let mut peer = Peer::start()?;
-        let port = peer.iperf3(&crate::build::target().join("bench").join(manifest))?;
-        let ways = WAYS.map(|way| format!("{way}=1")).join(",");
-        let job = format!("bulkhead.run={card}bhio{}peer=10.0.2.2:{port},{ways}", {
-            if card.is_empty() { ':' } else { ',' }
-        });
-        let ran = System::new(manifest, manifest).with("one", job).run()?;
-        let events = ran.counts.events(id::CHANNEL_STREAM);
-        let each = |way: usize| {
-            let found = per_byte(&events, (way as u64) << NUMBER);
-            found.ok_or_else(|| format!("no stream {way}"))
+    let streams = |manifest: &'static str, card: &str| -> Result<[Vec<f64>; 2], Failure> {
+        let peer = Peer::start()?;
+        let peer = peer.arguments().join(",");
+        let job = format!(
+            "bulkhead.run={card}{peer},tcp=1,tcp_from=1,start=here,tcp={MIB},start=here,tcp_from={MIB}"
+        );
+        let counts = System::new(manifest, manifest).with("one", job).run()?.counts;
+        let events = [counts.events(id::START), counts.events(id::FINISH)].concat();
+        let [there, back, end] = events.as_slice() else {
+            return Err(format!("{} events in place of 3", events.len()).into());
         };
-        Ok([each(0)?, each(1)?])
+        Ok([per_byte(there, back), per_byte(back, end)])
     };
-    let wall = stream("gate", "bhvirtio:card,10.0.2.16/24,")?;
-    let own = stream("gate-own", "")?;
+    let wall = streams("gate", "bhvirtio:card,10.0.2.16/24,bhio,")?;
+    let own = streams("gate-own", "bhio:")?;
     let busiest = |cores: &[f64]| cores.iter().copied().fold(0.0, f64::max);
     let row = |name, way: usize| {
-        Figure::new(
-            Row::new(name, "instructions/byte", busiest(&wall[way])).against(busiest(&own[way])),
-        )
-        .must(Must::Times(1.3))
-        .note(format!(
-            "of the gate's core and the client's {:.3?}; own card {:.3?}",
-            wall[way], own[way]
-        ))
+        let (wall, own): (&[f64], &[f64]) = (&wall[way], &own[way]);
+        let row = Row::new(name, "instructions/byte", busiest(wall)).against(busiest(own));
+        let note =
+            format!("of the gate's core and the client's {wall:.3?}; with its own card {own:.3?}");
+        Figure::new(row).must(Must::Times(1.3)).note(note)
     };
     Ok(vec![row("net.wall_tcp", 0), row("net.wall_tcp_from", 1)])
 }
 
 /// Instructions for each byte of a stream, of each core that has a sandbox.
-fn per_byte(events: &[Event], begins: u64) -> Option<Vec<f64>> {
+fn per_byte(begin: &Event, end: &Event) -> Vec<f64> {
     /// The others have no sandbox, or keep the time.
     const CORES: usize = 2;
-    let (end, begin) = span(events, begins)?;
-    let bytes = (end.value & BYTES) as f64;
     let cores = end.cores.iter().zip(&begin.cores).take(CORES);
-    Some(cores.map(|(end, begin)| (end - begin) as f64 / bytes).collect())
+    cores.map(|(end, begin)| (end - begin) as f64 / (MIB << 20) as f64).collect()
 }
 
 /// Client and server in one Linux, on its first and its last core.
