@@ -1,6 +1,6 @@
 //! A driver sandbox of the kernel has a network card, and bridges it to clients in other sandboxes
-//! (`tests/gate/virtio.toml`, docs/networks.md). A Linux has a stock `virtio_net`, a program of the kernel `smoltcp`. The
-//! world outside is this process.
+//! (`tests/gate/virtio.toml`, docs/networks.md). A Linux has a stock `virtio_net`, a program of the kernel `smoltcp`.
+//! The world outside is this process.
 
 use super::block::word;
 use super::driver::{Bench, Job};
@@ -45,7 +45,7 @@ pub fn jobs() -> Vec<Job> {
     ]
 }
 
-/// The system with Intel's card, whose messages have the same number.
+/// The system with Intel's card. Its messages have that number, too.
 fn e1000e(text: String) -> String {
     text.replace("pci:00:05.0", "pci:01:00.0")
 }
@@ -67,7 +67,7 @@ pub fn system(
     let forwards: String = PLACES.iter().zip(ports).map(forward).collect();
     let mut machine = read("machines/qemu-q35.toml")?;
     let text = change(read("tests/gate/virtio.toml")?);
-    // What a network is called is the beginning of its options.
+    // A network's options begin with its name.
     let card = if text.contains("01:00.0") { "net2" } else { "net0" };
     let (before, networks) = machine.split_once("networks = ").ok_or("it has no networks")?;
     let networks = networks.replace(&format!("\"{card}\""), &format!("\"{card}{forwards}\""));
@@ -113,7 +113,7 @@ fn echoed(port: u16, text: &[u8]) -> std::io::Result<bool> {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut stream = &stream;
-            // What is not sent does not come back.
+            // Bytes that are not sent do not come back.
             let _ = stream.write_all(text).and_then(|()| stream.shutdown(Shutdown::Write));
         });
         let mut some = [0; 4096];
@@ -251,7 +251,7 @@ fn look(manifest: &Manifest, dir: &Path) -> Result<Seen, String> {
     Ok(seen)
 }
 
-/// What the client's Linux said; it ended well, and its kernel has no complaint.
+/// Returns the text of the client's Linux. It ended well, and its kernel has no complaint.
 fn client_of(seen: &Seen) -> Result<&str, String> {
     let said = seen.serial(1)?;
     seen.ensure(said.contains("eth0 is 10.0.2.16/24"), "the client has no card")?;

@@ -329,7 +329,7 @@ impl<C: Card> Server<'_, C> {
         let complaint = self.clients.complaint();
         if self.card.progress.is_none() {
             complaint.into_iter().for_each(|client| self.clients.renew(client));
-            // Nobody else mends a card that is silent.
+            // Without a guard, a card that is silent is mended here.
             return match self.card.fault() {
                 Some(_) => self.clients.reset(self.card).map(|()| true).map_err(Why::Card),
                 None => Ok(busy),

@@ -37,7 +37,7 @@ impl Allowance {
         let each = SECOND / u64::from(limit.rate.max(1));
         let more = now.saturating_sub(self.since) / each;
         self.left = u64::from(self.left).saturating_add(more).min(limit.burst.into()) as u32;
-        // What is left of the time counts on, unless the allowance is whole.
+        // The rest of the time counts on, unless the allowance is whole.
         self.since = if self.left == limit.burst { now } else { self.since + more * each };
         let some = self.left > 0;
         self.left -= u32::from(some);

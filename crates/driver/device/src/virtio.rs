@@ -1,5 +1,5 @@
-//! What all virtio devices behind PCI have in common (virtio 1.2). These are the places of their registers (4.1), the
-//! steps by which one is switched on (3.1.1), and a split queue (2.7).
+//! The common part of virtio devices behind PCI (virtio 1.2). It has the places of their registers (4.1), the steps by
+//! which one is switched on (3.1.1), and a split queue (2.7).
 //!
 //! A driver reads two of the device's values in a queue: the used ring's index, and an element. Both are claims. It
 //! tells the device of each batch, also when the device asks for no such news. To heed that would need a fence for
