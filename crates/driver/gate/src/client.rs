@@ -50,7 +50,6 @@ pub struct Client<M: Memory, R> {
 
 /// Its end.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there are few, and they are never moved")]
 pub(crate) enum End<M: Memory, R> {
     Virtio(Virtual<M, R>),
     Wire(Wire<M, R>),

@@ -224,6 +224,7 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         .map_or(0, |seen| seen.cores.iter().map(|core| core.console_written).sum());
     let facts = Facts {
         linux,
+        kernel: matches!(own.guest, Guest::Kernel(_)),
         cpuid: arch::of(plan.machine.arch).cpuid_exits(),
         stopped: sandbox.state == "stopped",
         cores: own.cores.len() as u64,
