@@ -6,7 +6,7 @@
 use super::device::attacks;
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run};
-pub use super::system::{NEWER, OLDER};
+pub use super::system::{NEWER, OLDER, packed};
 use bulkhead_layout::report::Kind;
 use bulkhead_qemu::Time;
 use std::fmt::Write as _;
@@ -76,7 +76,7 @@ fn equipped(manifest: &Manifest) -> Manifest {
     let with = |line: &str| match line.split_once("artifact:linux-") {
         Some((_, kernel)) => {
             let kernel = kernel.split('"').next().unwrap_or_default();
-            line.replace("artifact:test.cpio", &format!("artifact:disk-{kernel}.cpio"))
+            line.replace("artifact:test.cpio", &format!("artifact:disk-{}.cpio", packed(kernel)))
         }
         None => line.to_owned(),
     };

@@ -31,6 +31,11 @@ pub fn brief(kernel: &str) -> String {
     if kernel.ends_with(".elf") { format!("{BRIEF} ") } else { String::new() }
 }
 
+/// A kernel's name without the mark of one that is not packed: files that belong to it are called so.
+pub fn packed(kernel: &str) -> &str {
+    kernel.trim_start_matches("linux-").trim_end_matches(".elf")
+}
+
 /// Where `make build` puts programs.
 pub fn artifacts() -> PathBuf {
     build::target().join("artifacts")
