@@ -201,14 +201,13 @@ const LIES: &str = "2000";
 /// Tests a network card with lies in its packets' headers; the driver's Linux takes them for itself and sends them on.
 fn lies_of_a_card(bench: &Bench, kernel: &str, notify: &str) -> Result<String, String> {
     let jobs = [
-        // Its card outlives the liar, who answers nobody. The network is the next one's.
-        "sh:-c,bhvirtio${IFS}gate&bhvirtio${IFS}card${IFS}10.9.0.1/24${IFS}sh${IFS}-c${IFS}'until${IFS}ping${IFS}-c${IFS}1${IFS}-W${IFS}1${IFS}10.9.0.2;\
-         do${IFS}:;done;ping${IFS}-c${IFS}5${IFS}-W${IFS}1${IFS}10.9.0.2'",
+        // Its card outlives the liar, who answers nobody: the last of these is answered by the honest one.
+        "sh:-c,bhvirtio${IFS}gate&bhvirtio${IFS}card${IFS}10.9.0.1/24${IFS}ping${IFS}-c${IFS}12${IFS}-W${IFS}1${IFS}10.9.0.2",
         &format!("bhvirtio:lie,lan,{LIES},bhvirtio,net,tap0,lan,10.9.0.2/24"),
     ];
     let seen = look(&two([kernel, NEWER], jobs, notify), bench)?;
     let said = driver(&seen)?;
-    seen.ensure(said.contains(PINGED), "the network does not work after that")?;
+    seen.ensure(said.contains("seq=11 "), "the network does not work after that")?;
     let spoilt = said.contains("the device side spoilt queue 0: packet of length");
     seen.ensure(spoilt, "a number of buffers that cannot be was taken")?;
     told_lies(&seen, seen.serial(2)?, said)
@@ -269,7 +268,7 @@ fn told_lies(seen: &Seen, liar: &str, said: &str) -> Result<String, String> {
     let came = ["small", "large", "program"].map(|place| at(place).unwrap_or(0));
     let enough = came.iter().all(|count| *count >= LEAST[1]);
     seen.ensure(enough, format!("{came:?} came through: the kernel refuses all"))?;
-    Ok(format!("{told} packets lied, at least {came:?} were taken; then {PINGED}"))
+    Ok(format!("{told} packets lied, at least {came:?} were taken; then the network works"))
 }
 
 /// Tests a console with a device side that takes nothing, while the driver's Linux prints more than there is room for.
