@@ -17,8 +17,10 @@ pub mod driver;
 pub mod layout;
 pub mod net;
 mod queue;
+mod served;
 
 pub use queue::{Chain, Corrupted, Part, Queue};
+pub use served::{Sections, Served};
 
 use bulkhead_channel::page::{Hello, Phase, following};
 use bulkhead_channel::{Bytes, Memory, Misfit, Word};

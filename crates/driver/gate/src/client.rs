@@ -2,28 +2,15 @@
 
 use crate::FRAME;
 use bulkhead_cards::{Card, HEADER, Mac, Received};
-use bulkhead_channel::bell::{Arm, Caller, Ring};
+use bulkhead_channel::bell::{Caller, Ring};
 use bulkhead_channel::{BLOCK, Bytes, Memory, Misfit};
 use bulkhead_net::{ETHERNET, Wire};
 use bulkhead_virtio::net::{BUFFERS, DEVICE, MAC, RECEIVE, SEND};
-use bulkhead_virtio::{Chain, Device, News, Offer, Queue};
+use bulkhead_virtio::{Chain, News, Offer, Sections, Served};
 
 /// Descriptors: what the driver receives into, and what it sends.
-const SIZES: [u16; 2] = [256, 128];
+static SIZES: [u16; 2] = [256, 128];
 const _: () = assert!(HEADER == bulkhead_virtio::net::HEADER && FRAME <= bulkhead_net::FRAME);
-
-/// Memory of a virtio client's channel.
-#[derive(Clone, Debug)]
-pub struct Sections<M> {
-    /// The device's section.
-    pub mine: M,
-    /// The client's section.
-    pub theirs: M,
-    /// Bytes of each.
-    pub len: usize,
-    /// Bus address of the client's section.
-    pub bus: u64,
-}
 
 /// Counts of a client's frames. All of them wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,11 +72,7 @@ impl<M: Memory, R: Ring> Client<M, R> {
         sections: Sections<M>,
         caller: Option<Caller<M, R>>,
     ) -> Result<Self, Misfit> {
-        let device = open(mac, &sections)?;
-        // After the end itself: the armed word has its epoch.
-        let arm = caller.is_some().then(|| Arm::open(&sections.mine)).transpose()?;
-        let (draining, renew, news) = (false, false, true);
-        let end = Virtual { mac, device, sections, caller, arm, draining, renew, news };
+        let end = Virtual { mac, served: Served::open(sections, caller, &offer(&mac))? };
         Ok(Self { mac, end: End::Virtio(end), under_way: 0, counts: Counts::default() })
     }
 
@@ -107,9 +90,7 @@ impl<M: Memory, R: Ring> Client<M, R> {
     /// Asks to be woken, or asks no longer. Returns true if it will not be.
     pub(crate) fn arm(&mut self, wanted: bool) -> bool {
         match (&mut self.end, wanted) {
-            (End::Virtio(Virtual { arm: Some(arm), .. }), true) => arm.arm(),
-            (End::Virtio(Virtual { arm: Some(arm), .. }), false) => arm.disarm(),
-            (End::Virtio(_), _) => return true,
+            (End::Virtio(end), wanted) => return !end.served.arm(wanted),
             (End::Wire(wire), true) => return !wire.arm(),
             (End::Wire(wire), false) => wire.disarm(),
         }
@@ -119,8 +100,7 @@ impl<M: Memory, R: Ring> Client<M, R> {
     /// Goes on with the session.
     pub(crate) fn attend(&mut self) -> Option<News> {
         match &mut self.end {
-            End::Virtio(end) if end.draining && self.under_way > 0 => None,
-            End::Virtio(end) => end.attend(),
+            End::Virtio(end) => end.served.attend(self.under_way > 0, &offer(&end.mac)),
             End::Wire(_) => None,
         }
     }
@@ -173,22 +153,15 @@ impl<M: Memory, R: Ring> Client<M, R> {
 
     /// Gives a chain back to the client that sent it.
     pub(crate) fn used(&mut self, chain: &Chain) {
-        if let End::Virtio(end) = &mut self.end
-            && let Some(queue) = end.device.queue(SEND)
-        {
-            queue.used(chain, 0);
-            end.news = true;
+        if let End::Virtio(end) = &mut self.end {
+            end.served.used(SEND, chain, 0);
         }
     }
 
     /// Lets the frame that was taken last come again. A wire's is lost.
     pub(crate) fn untake(&mut self) {
         match &mut self.end {
-            End::Virtio(end) => {
-                if let Some(queue) = end.device.queue(SEND) {
-                    queue.untake(1);
-                }
-            }
+            End::Virtio(end) => end.served.untake(SEND),
             End::Wire(_) => self.counts.refused = self.counts.refused.wrapping_add(1),
         }
     }
@@ -196,20 +169,22 @@ impl<M: Memory, R: Ring> Client<M, R> {
     /// Tells the client of all that was done, and wakes it if it sleeps.
     pub(crate) fn tell(&mut self) {
         if let End::Virtio(end) = &mut self.end {
-            end.tell();
+            end.served.tell(SIZES.len());
         }
     }
 
     /// Tells if the client has given up on its device, and that was not mended yet.
     pub(crate) fn complains(&mut self) -> bool {
-        let End::Virtio(end) = &mut self.end else { return false };
-        !end.is_up() && !end.renew && end.device.is_given_up()
+        match &mut self.end {
+            End::Virtio(end) => end.served.complains(),
+            End::Wire(_) => false,
+        }
     }
 
     /// Opens the device anew, as soon as the card reaches no buffer of the last session any more.
     pub(crate) const fn renew(&mut self) {
         if let End::Virtio(end) = &mut self.end {
-            end.renew = true;
+            end.served.renew();
         }
     }
 }
@@ -218,60 +193,19 @@ impl<M: Memory, R: Ring> Client<M, R> {
 #[derive(Debug)]
 pub(crate) struct Virtual<M: Memory, R> {
     mac: Mac,
-    device: Device<M>,
-    pub(crate) sections: Sections<M>,
-    caller: Option<Caller<M, R>>,
-    arm: Option<Arm<M>>,
-    /// The session is over, and the card may still read its buffers.
-    draining: bool,
-    /// The device is to be opened anew, when that is over.
-    renew: bool,
-    /// The client is to be told of something.
-    news: bool,
+    served: Served<M, R>,
 }
 
 impl<M: Memory, R: Ring> Virtual<M, R> {
-    fn attend(&mut self) -> Option<News> {
-        self.draining = false;
-        // It fitted before.
-        if core::mem::take(&mut self.renew)
-            && let Ok(device) = open(self.mac, &self.sections)
-        {
-            self.device = device;
-            self.arm = self.arm.take().and_then(|_| Arm::open(&self.sections.mine).ok());
-            self.news = true;
-        }
-        let news = self.device.attend();
-        self.hear(news)
-    }
-
-    /// Keeps in mind what a piece of news entails.
-    fn hear(&mut self, news: Option<News>) -> Option<News> {
-        self.draining |= matches!(news, Some(News::Lost | News::Corrupted));
-        self.news |= news.is_some();
-        news
-    }
-
-    fn spoilt(&mut self) -> Next {
-        let news = self.device.spoilt();
-        self.hear(Some(news)).map_or(Next::Nothing, Next::News)
-    }
-
-    /// True if there is a session.
-    fn is_up(&mut self) -> bool {
-        self.device.queue(SEND).is_some()
-    }
-
     fn next(&mut self) -> Next {
-        let Some(queue) = self.device.queue(SEND) else { return Next::Nothing };
-        let chain = match queue.take() {
+        let chain = match self.served.take(SEND) {
             Ok(None) => return Next::Nothing,
             Ok(Some(chain)) => chain,
-            Err(_) => return self.spoilt(),
+            Err(news) => return Next::News(news),
         };
         let mut header = [0; ETHERNET];
         let len = chain.reads.len.saturating_sub(HEADER);
-        let frame = self.sections.theirs.bytes(chain.reads.at, chain.reads.len);
+        let frame = self.sent(&chain);
         let whole = (ETHERNET..=FRAME).contains(&len)
             && frame.is_some_and(|frame| frame.read(HEADER, &mut header));
         match whole {
@@ -280,11 +214,16 @@ impl<M: Memory, R: Ring> Virtual<M, R> {
         }
     }
 
+    /// The client's bytes of a chain.
+    fn sent(&self, chain: &Chain) -> Option<M::Bytes> {
+        self.served.sections().theirs.bytes(chain.reads.at, chain.reads.len)
+    }
+
     /// Bus address and bytes of a frame behind its header; `None`: it has no more.
     pub(crate) fn rest(&self, sent: &Sent, chain: &Chain) -> Option<(u64, u32)> {
         let at = chain.reads.at + HEADER + ETHERNET;
         let len = sent.len.checked_sub(ETHERNET).filter(|len| *len > 0)?;
-        Some((self.sections.bus + at as u64, len as u32))
+        Some((self.served.sections().bus + at as u64, len as u32))
     }
 
     /// Copies a frame, all but the header that was copied before: that does not change any more.
@@ -296,51 +235,28 @@ impl<M: Memory, R: Ring> Virtual<M, R> {
     ) -> bool {
         let Some((header, rest)) = buffer.split_first_chunk_mut() else { return false };
         *header = sent.header;
-        let frame = self.sections.theirs.bytes(chain.reads.at, chain.reads.len);
+        let frame = self.sent(chain);
         let rest = rest.get_mut(..sent.len.saturating_sub(ETHERNET));
         rest.zip(frame).is_some_and(|(rest, frame)| frame.read(HEADER + ETHERNET, rest))
     }
 
     /// Passes a frame of so many bytes to the client, if it has room. `fill` writes it behind the header.
     fn receive(&mut self, len: usize, fill: impl FnOnce(&M::Bytes)) -> bool {
-        let Some(queue) = self.device.queue(RECEIVE) else { return false };
-        let chain = match queue.take() {
-            Ok(Some(chain)) => chain,
-            Ok(None) => return false,
-            Err(_) => {
-                self.spoilt();
-                return false;
-            }
-        };
+        // A chain that cannot be ends the session, and the frame is lost.
+        let Ok(Some(chain)) = self.served.take(RECEIVE) else { return false };
         let writes = chain.writes;
-        let room = self.sections.mine.bytes(writes.at, HEADER + len);
+        let room = self.served.sections().mine.bytes(writes.at, HEADER + len);
         let Some(room) = room.filter(|_| HEADER + len <= writes.len) else {
             // No client of ours gives so little room. It keeps that, and loses the frame.
-            queue.untake(1);
+            self.served.untake(RECEIVE);
             return false;
         };
         fill(&room);
         let mut header = [0; HEADER];
         header[BUFFERS] = 1;
         room.write(0, &header);
-        queue.used(&chain, HEADER + len);
-        self.news = true;
+        self.served.used(RECEIVE, &chain, HEADER + len);
         true
-    }
-
-    fn tell(&mut self) {
-        // Without a session the device's hello may have changed.
-        if !self.news && self.is_up() {
-            return;
-        }
-        self.news = false;
-        [SEND, RECEIVE]
-            .into_iter()
-            .filter_map(|n| self.device.queue(n).map(Queue::tell))
-            .for_each(drop);
-        if let Some(caller) = &mut self.caller {
-            caller.tell();
-        }
     }
 }
 
@@ -355,8 +271,7 @@ fn copy(to: &impl Bytes, len: usize, word: impl Fn(usize) -> u64) {
     }
 }
 
-/// Opens a device.
-fn open<M: Memory>(mac: Mac, sections: &Sections<M>) -> Result<Device<M>, Misfit> {
-    let offer = Offer { device: DEVICE, features: MAC, config: &mac, queues: &SIZES };
-    Device::open(sections.mine.clone(), sections.theirs.clone(), sections.len, &offer)
+/// Describes the device.
+const fn offer(mac: &Mac) -> Offer<'_> {
+    Offer { device: DEVICE, features: MAC, config: mac, queues: &SIZES }
 }

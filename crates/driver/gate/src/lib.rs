@@ -20,8 +20,8 @@
 mod client;
 mod gate;
 
-pub use bulkhead_virtio::News;
-pub use client::{Client, Counts, Sections};
+pub use bulkhead_virtio::{News, Sections};
+pub use client::{Client, Counts};
 pub use gate::{Gate, Terms};
 
 /// Bytes of the longest frame that passes: an Ethernet header, a tag, and the 1,500 bytes of a packet.

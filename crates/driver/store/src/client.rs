@@ -1,14 +1,14 @@
 //! A client: its device, and its part of the disk.
 
 use crate::disk::{Info, Operation, Request};
-use bulkhead_channel::bell::{Arm, Caller, Ring};
+use bulkhead_channel::bell::{Caller, Ring};
 use bulkhead_channel::{Memory, Misfit};
 use bulkhead_virtio::block::{
     Asked, CONFIG, Config, DEVICE, FAILED, HEADER, ID, Kind, OK, RANGE, RANGE_SECTORS, Range,
     SECTOR, SEGMENT, UNKNOWN, feature, fits, name, read, write,
 };
-use bulkhead_virtio::layout::NUM;
-use bulkhead_virtio::{Chain, Device, News, Offer, Part, Queue};
+use bulkhead_virtio::layout::{NUM, QUEUES};
+use bulkhead_virtio::{Chain, News, Offer, Part, Sections, Served};
 
 /// A device's data begins at a multiple of this: what AHCI and NVMe need.
 const ALIGNED: u64 = 4;
@@ -36,19 +36,6 @@ impl Share {
     }
 }
 
-/// Memory of a client's channel.
-#[derive(Clone, Debug)]
-pub struct Sections<M> {
-    /// The device's section.
-    pub mine: M,
-    /// The client's section.
-    pub theirs: M,
-    /// Bytes of each.
-    pub len: usize,
-    /// Bus address of the client's section, behind which the device's lies.
-    pub bus: u64,
-}
-
 /// Decision on a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -61,23 +48,30 @@ pub(crate) enum Fate {
 /// A client.
 #[derive(Debug)]
 pub struct Client<M: Memory, R> {
-    device: Device<M>,
-    /// Description of the device: features, configuration, queues.
-    offer: (u64, [u8; CONFIG], usize),
-    sections: Sections<M>,
+    served: Served<M, R>,
+    described: Described,
     share: Share,
     info: Info,
     name: [u8; ID],
-    caller: Option<Caller<M, R>>,
-    arm: Option<Arm<M>>,
     /// Requests at the disk.
     pub(crate) under_way: u16,
-    /// The session is over, and the disk may still reach its buffers.
-    draining: bool,
-    /// The device is to be opened anew, when that is over.
-    renew: bool,
-    /// The client is to be told of something.
-    news: bool,
+}
+
+/// Sizes of queues.
+static SIZES: [u16; QUEUES] = [NUM as u16; QUEUES];
+
+/// Description of a device.
+#[derive(Debug)]
+struct Described {
+    features: u64,
+    config: [u8; CONFIG],
+    queues: &'static [u16],
+}
+
+impl Described {
+    const fn offer(&self) -> Offer<'_> {
+        Offer { device: DEVICE, features: self.features, config: &self.config, queues: self.queues }
+    }
 }
 
 impl<M: Memory, R: Ring> Client<M, R> {
@@ -120,109 +114,63 @@ impl<M: Memory, R: Ring> Client<M, R> {
             zero,
             name,
         };
-        let offer = (features, config.bytes(), queues);
-        let device = open(&sections, &offer)?;
-        // After the end itself: the armed word has its epoch.
-        let arm = caller.is_some().then(|| Arm::open(&sections.mine)).transpose()?;
-        Ok(Self {
-            device,
-            offer,
-            sections,
-            share,
-            info: *info,
-            name,
-            caller,
-            arm,
-            under_way: 0,
-            draining: false,
-            renew: false,
-            news: true,
-        })
+        let queues = SIZES.get(..queues).ok_or(Misfit)?;
+        let described = Described { features, config: config.bytes(), queues };
+        let served = Served::open(sections, caller, &described.offer())?;
+        Ok(Self { served, described, share, info: *info, name, under_way: 0 })
     }
 
     /// Tells if the client has given up on its device, and that was not mended yet.
     pub(crate) fn complains(&mut self) -> bool {
-        !self.is_up() && !self.renew && self.device.is_given_up()
+        self.served.complains()
     }
 
     /// Opens the device anew, as soon as the disk reaches no buffer of the last session any more.
     pub(crate) const fn renew(&mut self) {
-        self.renew = true;
+        self.served.renew();
     }
 
     /// Asks to be woken, or asks no longer.
     pub fn arm(&mut self, wanted: bool) {
-        if let Some(arm) = &mut self.arm {
-            if wanted { arm.arm() } else { arm.disarm() }
-        }
+        self.served.arm(wanted);
     }
 
     /// Goes on with the session. A client that begins anew is answered only when the disk reaches no buffer of the
     /// last session any more.
     pub(crate) fn attend(&mut self) -> Option<News> {
-        if self.draining && self.under_way > 0 {
-            return None;
-        }
-        self.draining = false;
-        // Both fitted before.
-        if core::mem::take(&mut self.renew)
-            && let Ok(device) = open(&self.sections, &self.offer)
-        {
-            self.device = device;
-            self.arm = self.arm.take().and_then(|_| Arm::open(&self.sections.mine).ok());
-            self.news = true;
-        }
-        let news = self.device.attend();
-        self.hear(news)
-    }
-
-    /// Keeps in mind what a piece of news entails.
-    fn hear(&mut self, news: Option<News>) -> Option<News> {
-        self.draining |= matches!(news, Some(News::Lost | News::Corrupted));
-        self.news |= news.is_some();
-        news
+        self.served.attend(self.under_way > 0, &self.described.offer())
     }
 
     /// True if there is a session.
     pub(crate) fn is_up(&mut self) -> bool {
-        self.device.queue(0).is_some()
+        self.served.is_up()
     }
 
     /// Takes a chain of a queue, and decides on it. An impossible chain ends the session.
     pub(crate) fn take(&mut self, number: usize) -> Result<Option<(Chain, Asked, Fate)>, News> {
-        let Some(queue) = self.device.queue(number) else { return Ok(None) };
-        let chain = match queue.take() {
-            Ok(None) => return Ok(None),
-            Ok(Some(chain)) => chain,
-            Err(_) => return Err(self.spoilt()),
-        };
+        let Some(chain) = self.served.take(number)? else { return Ok(None) };
         let mut header = [0; HEADER];
-        let reads = chain.reads;
-        let there = reads.len >= HEADER && read(&self.sections.theirs, reads.at, &mut header);
+        let (reads, theirs) = (chain.reads, &self.served.sections().theirs);
+        let there = reads.len >= HEADER && read(theirs, reads.at, &mut header);
         match Asked::of(&chain, header).filter(|_| there) {
             Some(asked) => Ok(Some((chain, asked, self.decide(&asked)))),
-            None => Err(self.spoilt()),
+            None => Err(self.served.spoilt()),
         }
     }
 
     /// Gives back a chain that was taken last: the disk has no room for it.
     pub(crate) fn untake(&mut self, number: usize) {
-        if let Some(queue) = self.device.queue(number) {
-            queue.untake(1);
-        }
-    }
-
-    fn spoilt(&mut self) -> News {
-        let news = self.device.spoilt();
-        self.hear(Some(news));
-        news
+        self.served.untake(number);
     }
 
     /// Decides on a request, by the client's words and its share.
     fn decide(&self, asked: &Asked) -> Fate {
         let fails = |status| Fate::Answered { status, written: 0 };
         match asked.kind {
-            Kind::Read => self.request(Operation::Read, asked, asked.room, self.sections.len),
+            Kind::Read => {
+                let behind = self.served.sections().len;
+                self.request(Operation::Read, asked, asked.room, behind)
+            }
             Kind::Write if self.share.read_only => fails(FAILED),
             Kind::Write => self.request(Operation::Write, asked, asked.out, 0),
             Kind::Flush if self.info.flush => {
@@ -234,7 +182,7 @@ impl<M: Memory, R: Ring> Client<M, R> {
             Kind::Id => {
                 let len = asked.room.len.min(ID);
                 let name = self.name.get(..len).unwrap_or_default();
-                let written = write(&self.sections.mine, asked.room.at, name);
+                let written = write(&self.served.sections().mine, asked.room.at, name);
                 Fate::Answered { status: OK, written: if written { len } else { 0 } }
             }
             Kind::Discard if self.info.discard > 0 => self.range(asked, self.info.discard),
@@ -249,7 +197,7 @@ impl<M: Memory, R: Ring> Client<M, R> {
         let fails = |status| Fate::Answered { status, written: 0 };
         let mut description = [0; RANGE];
         let one = asked.out.len == RANGE && !self.share.read_only;
-        if !one || !read(&self.sections.theirs, asked.out.at, &mut description) {
+        if !one || !read(&self.served.sections().theirs, asked.out.at, &mut description) {
             return fails(FAILED);
         }
         // Flags of another kind (5.2.6.2).
@@ -271,7 +219,7 @@ impl<M: Memory, R: Ring> Client<M, R> {
     /// Makes a request for the disk: data in whole blocks, within the share, no more than the disk takes at once.
     fn request(&self, operation: Operation, asked: &Asked, data: Part, section: usize) -> Fate {
         let len = data.len as u64;
-        let address = self.sections.bus + (section + data.at) as u64;
+        let address = self.served.sections().bus + (section + data.at) as u64;
         let right = fits(asked.sector, len, self.share.sectors, self.info.block)
             && len <= u64::from(self.info.most)
             && address.is_multiple_of(ALIGNED);
@@ -287,34 +235,15 @@ impl<M: Memory, R: Ring> Client<M, R> {
     /// Answers a request: the status is the only byte that is written for it here. A session that is over gets no
     /// answer: the byte can be another session's.
     pub(crate) fn answer(&mut self, number: usize, chain: &Chain, at: usize, end: (u8, usize)) {
-        let Some(queue) = self.device.queue(number) else { return };
         let (status, written) = end;
-        write(&self.sections.mine, at, &[status]);
-        queue.used(chain, written + 1);
-        self.news = true;
+        if self.served.has(number) {
+            write(&self.served.sections().mine, at, &[status]);
+            self.served.used(number, chain, written + 1);
+        }
     }
 
     /// Tells the client of all answers, and wakes it if it sleeps.
     pub(crate) fn tell(&mut self, queues: usize) {
-        // Without a session the device's hello may have changed.
-        if !self.news && self.is_up() {
-            return;
-        }
-        self.news = false;
-        (0..queues).filter_map(|n| self.device.queue(n).map(Queue::tell)).for_each(drop);
-        if let Some(caller) = &mut self.caller {
-            caller.tell();
-        }
+        self.served.tell(queues);
     }
-}
-
-/// Opens a device.
-fn open<M: Memory>(
-    sections: &Sections<M>,
-    (features, config, queues): &(u64, [u8; CONFIG], usize),
-) -> Result<Device<M>, Misfit> {
-    let sizes = [NUM as u16; bulkhead_virtio::layout::QUEUES];
-    let queues = sizes.get(..*queues).ok_or(Misfit)?;
-    let offer = Offer { device: DEVICE, features: *features, config, queues };
-    Device::open(sections.mine.clone(), sections.theirs.clone(), sections.len, &offer)
 }

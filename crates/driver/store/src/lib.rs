@@ -18,7 +18,7 @@ mod client;
 pub mod disk;
 mod store;
 
-pub use bulkhead_virtio::News;
 pub use bulkhead_virtio::block::{DEVICE, feature};
-pub use client::{Client, Sections, Share};
+pub use bulkhead_virtio::{News, Sections};
+pub use client::{Client, Share};
 pub use store::{Store, Terms};

@@ -11,6 +11,8 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 pub struct Segment {
     /// Address.
     pub address: u64,
+    /// Physical address: another one in a kernel that maps itself elsewhere.
+    pub physical: u64,
     /// Contents from the file.
     pub bytes: Vec<u8>,
     /// Size in memory; zeros after `bytes`.
@@ -60,12 +62,15 @@ impl Program {
             let bytes =
                 h.data(endian, data).map_err(|()| wrong("a segment reaches beyond the file"))?;
             let (start, size) = (h.p_vaddr(endian), h.p_memsz(endian));
-            if bytes.len() as u64 > size || start.checked_add(size).is_none() {
+            let physical = h.p_paddr(endian);
+            let ends = start.checked_add(size).and(physical.checked_add(size)).is_some();
+            if bytes.len() as u64 > size || !ends {
                 return Err(wrong("a segment is smaller than its bytes, or has no end"));
             }
             let flags = h.p_flags(endian);
             segments.push(Segment {
                 address: start,
+                physical,
                 bytes: bytes.to_vec(),
                 size,
                 rights: Rights { write: flags.0 & PF_W.0 != 0, execute: flags.0 & PF_X.0 != 0 },

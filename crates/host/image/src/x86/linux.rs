@@ -1,9 +1,7 @@
 //! A Linux kernel's file: where its bytes go, and what the kernel is told of it (Documentation/arch/x86/boot.rst).
 
+use crate::elf::Program;
 use crate::guest::Piece;
-use object::Endianness;
-use object::elf::{FileHeader64, PT_LOAD};
-use object::read::elf::{FileHeader, ProgramHeader};
 
 /// Offsets in the setup header, which are those in the zero page, too.
 pub mod setup {
@@ -59,14 +57,20 @@ impl Image {
         {
             return Err("its kernel is no 64-bit bzImage (boot protocol 2.12 or later)".into());
         }
-        let length = (int(setup::SECTS, 1).max(1) as usize + 1) * 512;
+        // 0 stands for 4, as the checker knows (`bulkhead_manifest::guest_file`).
+        let sectors = match int(setup::SECTS, 1) {
+            0 => 4,
+            sectors => sectors as usize,
+        };
+        let length = (sectors + 1) * 512;
         let load = int(setup::PREF_ADDRESS, 8);
         let header_end = setup::MAGIC + int(setup::JUMP, 1) as usize;
-        let header = kernel.get(setup::SECTS..header_end).unwrap_or(&[]).to_vec();
+        let header = kernel.get(setup::SECTS..header_end).zip(kernel.get(length..));
+        let (header, bytes) = header.ok_or("its kernel ends within its setup part")?;
         const ENTRY64: u64 = 0x200;
         Ok(Self {
-            header: vec![(setup::SECTS, header)],
-            pieces: vec![Piece { gpa: load, bytes: kernel[length.min(kernel.len())..].to_vec() }],
+            header: vec![(setup::SECTS, header.to_vec())],
+            pieces: vec![Piece { gpa: load, bytes: bytes.to_vec() }],
             entry: load + ENTRY64,
             end: load + int(setup::INIT_SIZE, 4),
         })
@@ -82,27 +86,19 @@ impl Image {
             (setup::LOADFLAGS, vec![LOADED_HIGH]),
             (setup::KERNEL_ALIGNMENT, 0x0020_0000u32.to_le_bytes().to_vec()),
         ];
-        let wrong = |error: object::read::Error| format!("its vmlinux: {error}");
-        let file = FileHeader64::<Endianness>::parse(kernel).map_err(wrong)?;
-        let endian = file.endian().map_err(wrong)?;
-        let (mut pieces, mut end) = (Vec::new(), 0);
-        for segment in file.program_headers(endian, kernel).map_err(wrong)? {
-            if segment.p_type(endian) != PT_LOAD {
-                continue;
-            }
-            // By physical addresses: the kernel starts on tables that map memory to itself.
-            let start = segment.p_paddr(endian);
-            let bytes = segment.data(endian, kernel);
-            let bytes =
-                bytes.map_err(|()| "its vmlinux has a segment beyond its end".to_owned())?;
-            for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+        let program = Program::parse("its vmlinux", kernel).map_err(|why| why.to_string())?;
+        let mut pieces = Vec::new();
+        // By physical addresses: the kernel starts on tables that map memory to itself.
+        for segment in &program.segments {
+            for (gpa, chunk) in (segment.physical..).step_by(CHUNK).zip(segment.bytes.chunks(CHUNK))
+            {
                 if chunk.iter().any(|byte| *byte != 0) {
-                    append(&mut pieces, start + (index * CHUNK) as u64, chunk);
+                    append(&mut pieces, gpa, chunk);
                 }
             }
-            end = end.max(start.saturating_add(segment.p_memsz(endian)));
         }
-        Ok(Self { header, pieces, entry: file.e_entry(endian), end })
+        let end = program.segments.iter().map(|s| s.physical + s.size).max().unwrap_or(0);
+        Ok(Self { header, pieces, entry: program.entry, end })
     }
 }
 
@@ -128,9 +124,32 @@ mod tests {
         assert_eq!(seen, [(0x1000, 16), (0x2000, 8)]);
     }
 
+    /// A bzImage with so many sectors of setup in its header, and 8 sectors in all.
+    fn bz_image(sectors: u8) -> Vec<u8> {
+        let mut bytes = vec![0; 8 * 512];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(setup::SECTS, &[sectors]);
+        put(setup::JUMP, &[0x6A]);
+        put(setup::MAGIC, &MAGIC);
+        put(setup::VERSION, &0x20Fu16.to_le_bytes());
+        put(setup::XLOADFLAGS, &[1]);
+        put(setup::PREF_ADDRESS, &(16u64 << 20).to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn no_sectors_of_setup_stand_for_four() {
+        let bytes =
+            |sectors| Image::read(&bz_image(sectors)).map(|image| image.pieces[0].bytes.len());
+        assert_eq!(bytes(0), Ok(3 * 512));
+        assert_eq!(bytes(4), bytes(0));
+        assert_eq!(bytes(6), Ok(512));
+    }
+
     #[test]
     fn a_file_that_is_no_kernel_is_refused() {
-        assert!(Image::read(b"\x7fELF").is_err());
-        assert!(Image::read(&[0; 0x300]).is_err());
+        for bytes in [&b"\x7fELF"[..], &[0; 0x300], &bz_image(9), &bz_image(4)[..0x240]] {
+            assert!(Image::read(bytes).is_err());
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Guests' files of x86-64: a Linux bzImage's header (Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header"),
 //! and the program headers of what it is packed from, `vmlinux`.
 
+use core::ops::Range;
+
 use super::{Kernel, PT_NOTE, program, word};
 
 /// Name of a Linux kernel's file that can be booted.
@@ -11,17 +13,29 @@ pub const IMAGE_HELP: &str =
 
 /// Longest command line that a vmlinux takes (Linux, arch/x86/include/asm/setup.h, `COMMAND_LINE_SIZE`), less its end.
 const CMDLINE: u64 = 2047;
-/// Ends of 4 GiB: a vmlinux starts below, with 32-bit addresses in its first tables.
-const LOW: u64 = 1 << 32;
+/// A kernel lies from 1 MiB on: its first tables, its command line and firmware tables are below. It ends below 4 GiB.
+const PLACE: Range<u64> = 1 << 20..1 << 32;
 
-/// Reads the header of a bzImage, or of a vmlinux.
+/// Reads the header of a bzImage, or of a vmlinux for the processor with this name and number.
 ///
 /// # Errors
 /// Why the file cannot be booted.
-pub fn kernel(bytes: &[u8]) -> Result<Kernel, String> {
-    if bytes.starts_with(b"\x7fELF") {
-        return vmlinux(bytes);
+pub fn kernel(bytes: &[u8], elf: (&str, u16)) -> Result<Kernel, String> {
+    let elf = bytes.starts_with(b"\x7fELF").then_some(elf);
+    let kernel = elf.map_or_else(|| bz_image(bytes), |elf| vmlinux(bytes, elf))?;
+    let end = kernel.load.saturating_add(kernel.init_size);
+    if kernel.load < PLACE.start || end > PLACE.end {
+        let Range { start, end: most } = PLACE;
+        return Err(format!(
+            "it lies at {:#x} to {end:#x}, not within {start:#x} to {most:#x}",
+            kernel.load
+        ));
     }
+    Ok(kernel)
+}
+
+/// Reads a bzImage's header.
+fn bz_image(bytes: &[u8]) -> Result<Kernel, String> {
     if bytes.starts_with(b"\x1f\x8b") {
         return Err("it is compressed by gzip".into());
     }
@@ -54,16 +68,13 @@ pub fn kernel(bytes: &[u8]) -> Result<Kernel, String> {
 }
 
 /// Reads a vmlinux' program headers. Its entry is the 64-bit one, by a physical address.
-fn vmlinux(bytes: &[u8]) -> Result<Kernel, String> {
-    let program = program(bytes, ("x86-64", 62))?;
+fn vmlinux(bytes: &[u8], elf: (&str, u16)) -> Result<Kernel, String> {
+    let program = program(bytes, elf)?;
     if !notes(bytes).is_some_and(has_linux) {
         return Err("it is an ELF file without the note `Linux` of a vmlinux".into());
     }
     let load = program.segments.iter().map(|s| s.start).min().unwrap_or(0);
     let end = program.segments.iter().map(|s| s.start + s.len).max().unwrap_or(0);
-    if end > LOW {
-        return Err(format!("its segments end at {end:#x}, beyond 4 GiB"));
-    }
     let holds_entry =
         |s: &super::Segment| s.start <= program.entry && program.entry - s.start < s.len;
     if !program.segments.iter().any(holds_entry) {

@@ -141,7 +141,7 @@ fn look(path: &Path, kind: Kind, elf: (&str, u16)) -> Result<Looked, String> {
         file.by_ref().take(limit).read_to_end(&mut bytes).map_err(text).map(|_| bytes)
     };
     let found = match kind {
-        Kind::Linux => guest_file::kernel(&read(READ_LIMIT)?).map(GuestFile::Kernel),
+        Kind::Linux => guest_file::kernel(&read(READ_LIMIT)?, elf).map(GuestFile::Kernel),
         Kind::Bare | Kind::Kernel => {
             guest_file::program(&read(READ_LIMIT)?, elf).map(GuestFile::Program)
         }
