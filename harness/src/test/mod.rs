@@ -43,6 +43,7 @@ mod need;
 mod net;
 mod oracle;
 mod outside;
+mod pace;
 mod played;
 mod probe;
 mod program_link;

@@ -364,9 +364,9 @@ mod tests {
         }
         assert_eq!(look.spin.time(), 0);
         assert!(!look.goes_on());
-        // A wait of 30 us, slept through, would have been worth a look.
+        // A wait of 20 us, slept through, would have been worth a look.
         for _ in 0..100 {
-            look.begun = Some(Instant::now() - Duration::from_micros(30));
+            look.begun = Some(Instant::now() - Duration::from_nanos(LINUX_WAKE + 20_000));
             look.slept = true;
             look.found();
         }
