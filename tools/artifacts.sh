@@ -98,8 +98,8 @@ for program in dmsetup e2fsck; do
 done
 initramfs checks bhfs "file:/ext2.gz=$EMPTY_2" "${virtio[@]}" "${modules[@]}" "${entries[@]}"
 
-# And with stress-ng, for longer runs.
-initramfs stress bhfs "file:/ext2.gz=$EMPTY_2" "${virtio[@]}" "${modules[@]}" "${entries[@]}" "tree:/stress=$ARTIFACTS/stress-ng"
+# And with stress-ng and fio, for longer runs.
+initramfs stress bhfs "file:/ext2.gz=$EMPTY_2" "${virtio[@]}" "${modules[@]}" "${entries[@]}" "tree:/stress=$ARTIFACTS/stress-ng" "tree:/fio=$ARTIFACTS/fio"
 
 # Streams between two of them, with our module and without.
 initramfs iperf bhchannel bhio bhvirtio "tree:/=$ARTIFACTS/modules-6.12-cloud" "tree:/=$ARTIFACTS/iperf3" link:/sbin/modprobe=/bin/busybox

@@ -32,7 +32,6 @@
 #define BH_IP_END 0x22
 #define BH_ADAPTIVE 0x10000
 #define BH_LINUX_SLEEP 0x30d40
-#define BH_LINUX_WAKE 0x186a0
 #define BH_LINUX_POLL 0x30d40
 
 #define BH_DESC(queue) (0x1000 + 0x2000 * (queue))

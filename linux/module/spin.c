@@ -65,7 +65,7 @@ void bh_spin_found(struct bh_device *bh, bool slept, bool caught_up)
 	now = ktime_get_ns();
 	spin_lock_irqsave(&spin->lock, flags);
 	wait = now - spin->begun;
-	bh_adapt(&spin->adaptive, slept ? wait - min_t(u64, wait, BH_LINUX_WAKE) : wait);
+	bh_adapt(&spin->adaptive, slept ? wait / 2 : wait);
 	WRITE_ONCE(spin->begun, now);
 	WRITE_ONCE(spin->idle, caught_up);
 	spin_unlock_irqrestore(&spin->lock, flags);

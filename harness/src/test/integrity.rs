@@ -1,6 +1,6 @@
 //! File systems on a disk through the wall, exercised against a model (`linux/bhfs`). They are ext4 and ext2, with
 //! read-ahead and without. A driver sandbox has each kind of device, and a Linux a RAM disk or a loop device.
-//! `make test` has one combination, `make soak` has all, with Debian's stress-ng.
+//! `make test` has one combination, `make soak` has all, with Debian's stress-ng and fio.
 
 use super::block::{SEVERAL, Way, pair, script, serve, served};
 use super::driver::{Bench, Job};

@@ -13,12 +13,16 @@ const PROCESSES: u64 = 3;
 /// Stressors of stress-ng's class that a file system without extents refuses, and counts as failures.
 const ONLY_WITH_EXTENTS: &str = "fpunch,fsize";
 
-/// stress-ng with its own loader and libraries: those of the programs that check a disk are another Debian's.
-const STRESS: &str = "/stress/lib64/ld-linux-x86-64.so.2 --library-path /stress/usr/lib/x86_64-linux-gnu \
-                      /stress/bin/stress-ng";
+/// Returns a program of Debian's, with its own loader and libraries: those of the programs that check a disk are another
+/// Debian's.
+fn debian(tree: &str, name: &str) -> String {
+    format!(
+        "{tree}/lib64/ld-linux-x86-64.so.2 --library-path {tree}/usr/lib/x86_64-linux-gnu {tree}/bin/{name}"
+    )
+}
 
 /// Does it with an image (`ext2.gz`), so much read-ahead in KiB, a seed, and so many operations of each process. With
-/// seconds, stress-ng's class of file systems works there before that, each stressor for so long.
+/// seconds, fio and stress-ng's class of file systems work there before that, each stressor for so long.
 pub fn exercise(
     device: &str,
     image: &str,
@@ -32,6 +36,7 @@ pub fn exercise(
     let (one, folder) = (format!("{PLACE}/file"), format!("{PLACE}/tree"));
     mount(&kind, device)?;
     if seconds > 0 {
+        verify(seed)?;
         stress(&kind, seconds)?;
     }
     let both = [seed, PROCESSES, operations];
@@ -52,12 +57,24 @@ fn mount(kind: &str, device: &str) -> Result<()> {
     sh(&format!("mount -t {kind} {device} {PLACE}"))
 }
 
+/// Runs fio, which writes blocks with a sum in each, by the page cache and past it, and reads them all again.
+fn verify(seed: u64) -> Result<()> {
+    let fio = debian("/fio", "fio");
+    sh(&format!(
+        "mkdir {PLACE}/fio && {fio} --directory={PLACE}/fio --randseed={seed} --thread --fallocate=none \
+         --verify=crc32c --verify_fatal=1 --verify_dump=0 --end_fsync=1 --ioengine=psync --size=4m \
+         --name=large --rw=write --bs=64k --name=small --rw=randwrite --bs=1k \
+         --name=direct --rw=randrw --bs=4k --direct=1 && rm -rf {PLACE}/fio"
+    ))
+}
+
 /// Runs stress-ng's class, one stressor after the other, in a folder that is removed afterwards.
 fn stress(kind: &str, seconds: u64) -> Result<()> {
     let without =
         if kind == "ext2" { format!(" --exclude {ONLY_WITH_EXTENTS}") } else { String::new() };
+    let stress = debian("/stress", "stress-ng");
     sh(&format!(
-        "mkdir {PLACE}/stress && {STRESS} --class filesystem --sequential 1 --timeout {seconds}s --verify \
+        "mkdir {PLACE}/stress && {stress} --class filesystem --sequential 1 --timeout {seconds}s --verify \
          --temp-path {PLACE}/stress{without} && rm -rf {PLACE}/stress"
     ))
 }

@@ -5,7 +5,7 @@ use bulkhead_channel::adaptive::Spin;
 use bulkhead_channel::bell::{Arm, Bell, Caller};
 use bulkhead_channel_memory::Mapping;
 use bulkhead_layout::marker::id;
-use bulkhead_layout::spin::{LINUX_POLL, LINUX_SLEEP, LINUX_WAKE};
+use bulkhead_layout::spin::{LINUX_POLL, LINUX_SLEEP};
 use bulkhead_linux::bell::{Bed, Register};
 use bulkhead_linux::channel::{Channel, named};
 use bulkhead_linux::section::Section;
@@ -101,8 +101,7 @@ impl Look {
     fn found(&mut self) {
         self.ends();
         if let Some(begun) = self.begun.take() {
-            let own = if self.slept { LINUX_WAKE } else { 0 };
-            self.spin.learn(nanos(begun).saturating_sub(own));
+            self.spin.learn(nanos(begun) >> u32::from(self.slept));
         }
         self.slept = false;
     }
@@ -364,9 +363,9 @@ mod tests {
         }
         assert_eq!(look.spin.time(), 0);
         assert!(!look.goes_on());
-        // A wait of 20 us, slept through, would have been worth a look.
+        // A wait of 30 us, slept through, would have been worth a look.
         for _ in 0..100 {
-            look.begun = Some(Instant::now() - Duration::from_nanos(LINUX_WAKE + 20_000));
+            look.begun = Some(Instant::now() - Duration::from_micros(30));
             look.slept = true;
             look.found();
         }

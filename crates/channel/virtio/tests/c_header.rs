@@ -47,7 +47,6 @@ fn header() -> String {
         ("IP_END", u64::from(IP_END)),
         ("ADAPTIVE", 1 << 16),
         ("LINUX_SLEEP", spin::LINUX_SLEEP),
-        ("LINUX_WAKE", spin::LINUX_WAKE),
         ("LINUX_POLL", spin::LINUX_POLL),
     ];
     for (name, value) in numbers {

@@ -60,6 +60,14 @@ fn part(given: &[Given], range: Range, write: bool) -> Option<Given> {
     Some(Given { address: range.start, frame, len: range.len, write, ..around.clone() })
 }
 
+/// The parts of what is given that a device reaches, by their addresses. A manifest lists them in its own order.
+fn parts(given: &[Given], own: &[(Range, bool)]) -> Vec<Given> {
+    let parts = own.iter().filter_map(|(range, write)| part(given, *range, *write));
+    let mut parts: Vec<Given> = parts.collect();
+    parts.sort_by_key(|part| part.address);
+    parts
+}
+
 /// Bus, device and function as people write them.
 #[must_use]
 pub fn name(bdf: u16) -> String {
@@ -100,13 +108,7 @@ impl Context<'_> {
         let all: Vec<Given> = given.iter().filter(|g| g.dma).cloned().collect();
         let given = match &function.reach {
             None => all,
-            Some(own) => {
-                let parts = own.iter().filter_map(|(range, write)| part(&all, *range, *write));
-                let mut parts: Vec<Given> = parts.collect();
-                // They come in the order of the manifest's list, and are looked for by their addresses.
-                parts.sort_by_key(|part| part.address);
-                parts
-            }
+            Some(own) => parts(&all, own),
         };
         let mut covered = vec![0; given.len()];
         for leaf in pages.leaves.iter().filter(|l| l.read || l.write) {
@@ -157,6 +159,35 @@ impl Context<'_> {
                 ),
             };
             self.find(rule, &place, Some(at), format!("{name}{others} {what}"), right);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_reaches_is_found_in_any_order_of_the_manifest() {
+        let given = |address, len, write| Given {
+            address,
+            frame: address + 0x10_0000,
+            len,
+            write,
+            execute: false,
+            device: false,
+            dma: true,
+            may: false,
+            place: Place::default(),
+        };
+        let all = [given(0x1000, 0x3000, true), given(0x8000, 0x1000, false)];
+        let range = |start| Range { start, len: 0x1000 };
+        // The last one leads nowhere.
+        let own = [(range(0x8000), true), (range(0x2000), false), (range(0x5000), true)];
+        let parts = parts(&all, &own);
+        assert_eq!(parts, [given(0x2000, 0x1000, false), given(0x8000, 0x1000, false)]);
+        for start in [0x2000, 0x8000] {
+            assert!(given_for(&parts, start, start + 0x10_0000, 0x1000).is_some(), "{start:#x}");
         }
     }
 }

@@ -42,9 +42,9 @@ pub struct Analysis<'a> {
     calls: Calls,
     /// The lowest priority at which a context runs, in the servers that it calls, too.
     floors: Vec<u8>,
-    /// [`Kernel::is_driver`] and [`Kernel::is_interrupted`] of each context: the sums ask for each pair of them.
+    /// [`Kernel::is_driver`] and [`Kernel::sources`] of each context: the sums ask for each pair of them.
     drivers: Vec<bool>,
-    interrupted: Vec<bool>,
+    sources: Vec<u64>,
     /// Priorities and periods with which each PIBS context works.
     works: Vec<Vec<(u8, u64)>>,
     /// The term that is in no sum: a test's error.
@@ -88,7 +88,7 @@ impl<'a> Analysis<'a> {
         let priorities: Vec<(u8, u8)> = contexts.clone().map(priorities).collect();
         let called: Vec<Vec<usize>> = contexts.clone().map(called).collect();
         let drivers = contexts.clone().map(|context| kernel.is_driver(context)).collect();
-        let interrupted = contexts.map(|context| kernel.is_interrupted(context)).collect();
+        let sources = contexts.map(|context| kernel.sources(context)).collect();
         let calls = Calls::new(kernel, &called);
         let floor = |(endpoints, (own, _)): (&Vec<usize>, &(u8, u8))| {
             let servers = endpoints.iter().filter_map(|endpoint| calls.reach(*endpoint));
@@ -97,17 +97,8 @@ impl<'a> Analysis<'a> {
         let floors = called.iter().zip(&priorities).map(floor).collect();
         let works = Vec::new();
         let left_out = None;
-        let mut all = Self {
-            kernel,
-            priorities,
-            called,
-            calls,
-            floors,
-            drivers,
-            interrupted,
-            works,
-            left_out,
-        };
+        let mut all =
+            Self { kernel, priorities, called, calls, floors, drivers, sources, works, left_out };
         all.works = (0..kernel.contexts.len()).map(|context| all.work_of(context)).collect();
         all
     }

@@ -63,12 +63,6 @@ impl Kernel {
         programs.any(|program| program.devices.iter().any(|used| !used.interrupts.is_empty()))
     }
 
-    /// True if interrupts come for the thread that runs on a context.
-    #[must_use]
-    pub fn is_interrupted(&self, context: usize) -> bool {
-        self.sources(context) > 0
-    }
-
     /// Counts the sources of interrupts for the thread that runs on a context. They are interrupts of devices, and
     /// channels with a doorbell, which the program asks for each time before it waits.
     #[must_use]

@@ -55,8 +55,8 @@ impl Analysis<'_> {
     /// after acknowledgements, so they are bounded by the budgets of drivers above ([`Analysis::times`]). Drivers below
     /// do not run meanwhile.
     pub(super) fn entries(&self, context: usize) -> u64 {
-        let others = (0..self.kernel.contexts.len()).filter(|other| *other != context);
-        let sources = others.map(|other| self.kernel.sources(other)).fold(0, u64::saturating_add);
+        let others = self.sources.iter().enumerate().filter(|(other, _)| *other != context);
+        let sources = others.map(|(_, sources)| *sources).fold(0, u64::saturating_add);
         sources.saturating_mul(ENTRIES).saturating_mul(self.kernel.entry)
     }
 
@@ -65,7 +65,7 @@ impl Analysis<'_> {
     /// driver's own time is counted for entries; those of a storm took less than half of that
     /// (`kernel.interrupt_share`).
     pub(super) fn times(&self, context: usize) -> u64 {
-        if self.interrupted[context] && self.counts(Term::Interrupts) { 1 + ENTRIES } else { 1 }
+        if self.sources[context] > 0 && self.counts(Term::Interrupts) { 1 + ENTRIES } else { 1 }
     }
 
     /// Time of doorbells of others' rights within a time, wherever it begins.
