@@ -15,8 +15,9 @@ const LOADS: [(u64, u64); 3] = [(1, 2_000), (4, 4_000), (16, 8_000)];
 const ENDS: u64 = 1 << 63;
 const PAUSED: u64 = 1 << 62;
 
-/// A program's arguments, or a script of simple commands, as one word of a kernel's command line.
+/// A script of simple commands, as one word of a kernel's command line. It has no comma: that would end it.
 pub(super) fn script(text: &str) -> String {
+    assert!(!text.contains(','), "{text}: a comma ends the script");
     format!("bulkhead.run=sh:-c,{}", text.replace(' ', "${IFS}"))
 }
 

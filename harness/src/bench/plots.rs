@@ -53,7 +53,7 @@ fn run(device: &Device, way: &str) -> Result<Ran, Failure> {
         "echo 0>/proc/sys/vm/dirty_writeback_centisecs;{made}&&zcat /ext4.gz>{path}&&bhvirtio block lan {path} --serial {name}"
     );
     let client = format!(
-        "bhvirtio disk sleep 4&&mkdir /mnt&&mount -t ext4 -o noatime,lazytime,data=writeback /dev/vda /mnt&&bhio files=/mnt points={REQUESTS}"
+        "bhvirtio disk sleep 4&&mkdir /mnt&&mount -t ext4 -o noatime -o lazytime -o data=writeback /dev/vda /mnt&&bhio files=/mnt points={REQUESTS}"
     );
     System::new("block", format!("block-plot-{name}-{way}"))
         .changed("\"doorbell\"", format!("\"{way}\""))

@@ -7,6 +7,7 @@ use bulkhead_program::{Program, Registers};
 use store_programs::function::{Function, Now, Queues};
 
 /// The driver of a card that the program has, by the function's identity.
+#[expect(clippy::large_enum_variant, reason = "a program has one of them, and no allocator")]
 pub enum AnyCard {
     /// A virtio network device; message 0 tells of its news.
     Virtio(VirtioNet<Registers, Queues, Now>),
