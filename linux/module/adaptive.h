@@ -18,8 +18,8 @@ static inline struct bh_adaptive bh_adaptive(unsigned long long cost)
 
 /*
  * A wait was so long, without a sleep's own cost. A look twice as long would have caught it. If
- * that is more than the cost, it would not have paid. A quarter of the way, so that one wait alone
- * changes little; at least a nanosecond, so that it arrives.
+ * that is more than the cost, it would not have paid. Half of the way up, and a sixteenth down:
+ * the longer ones among short waits are caught, too. At least a nanosecond, so that it arrives.
  */
 static inline void bh_adapt(struct bh_adaptive *to, unsigned long long wait)
 {
@@ -28,9 +28,9 @@ static inline void bh_adapt(struct bh_adaptive *to, unsigned long long wait)
 	if (wait <= to->cost)
 		goal = 2 * wait < to->cost ? 2 * wait : to->cost;
 	if (goal >= to->time)
-		to->time += (goal - to->time + 3) / 4;
+		to->time += (goal - to->time + 1) / 2;
 	else
-		to->time -= (to->time - goal + 3) / 4;
+		to->time -= (to->time - goal + 15) / 16;
 }
 
 #endif

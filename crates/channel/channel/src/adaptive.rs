@@ -1,8 +1,8 @@
 //! How long to spin before sleeping.
 //!
 //! A wait that ends soon should be spun through: sleeping and waking cost both sides more. The length of the next
-//! wait is unknown; the last ones are a good guess. So the time to spin follows them, and is never more than the cost
-//! of sleeping and waking. Then no wait costs more than two sleeps. A wait that had to be slept through costs at most
+//! wait is unknown; the last ones are a good guess. So the time to spin follows the longer ones among them, and is never
+//! more than the cost of sleeping and waking. Then no wait costs more than two sleeps. A wait that had to be slept through costs at most
 //! twice as much as with foresight.
 
 use crate::Stop;
@@ -48,11 +48,12 @@ impl Spin {
     /// more than the cost, it would not have paid.
     pub fn learn(&mut self, ticks: u64) {
         let goal = if ticks <= self.cost { ticks.saturating_mul(2).min(self.cost) } else { 0 };
-        // A quarter of the way, at least a tick, so that it arrives.
+        // Half of the way up, and a sixteenth down: the longer ones among short waits are caught, too. At least a tick,
+        // so that it arrives.
         self.time = if goal >= self.time {
-            self.time + (goal - self.time).div_ceil(4)
+            self.time + (goal - self.time).div_ceil(2)
         } else {
-            self.time - (self.time - goal).div_ceil(4)
+            self.time - (self.time - goal).div_ceil(16)
         };
     }
 
