@@ -42,7 +42,10 @@ LEFT_OUT='^(mesa-libgallium|libllvm.*|libz3-.*|libegl-mesa0|libgl1-mesa-dri|pyth
 # What programs don't read.
 UNWANTED=(./usr/share/{doc,man,info,locale,lintian,bash-completion,zsh} ./usr/lib/x86_64-linux-gnu/gconv)
 
-fetched() { [ -f "$FETCHED" ] && (cd "$DEBS" && sha256sum --check --status --strict "$FETCHED" 2>/dev/null); }
+fetched() { # and nothing else is wanted since
+    [ "$(cat "$APT/wanted" 2>/dev/null)" = "${PACKAGES[*]}" ] && [ -f "$FETCHED" ] &&
+        (cd "$DEBS" && sha256sum --check --status --strict "$FETCHED" 2>/dev/null)
+}
 
 # The packages of a release with all that they depend on, as `name=version`.
 closure() {
@@ -63,6 +66,7 @@ fetch_from() { # suite
     say "fetching ${#packages[@]} packages of Debian's $1"
     (cd "$DEBS" && private_apt disk 900 apt-get download -q "${packages[@]}" >&2) || return 1
     (cd "$DEBS" && sha256sum -- *.deb >"$FETCHED")
+    echo "${PACKAGES[*]}" >"$APT/wanted"
     rm -rf "$APT/lists"
 }
 
@@ -109,10 +113,11 @@ configure() { # tree
 check() { # tree
     local root=$1 program file libraries missing status=0
     libraries=$root/usr/lib/x86_64-linux-gnu
+    # Ceph's are in a folder that its users name.
     for program in bash dash ls mount ip ps "${PROGRAMS[@]}"; do
         file=$(find "$root"/usr/{bin,sbin} -name "$program" -print -quit)
         [ -n "$file" ] || { warn "no program $program" && status=1 && continue; }
-        missing=$(LD_LIBRARY_PATH=$libraries "$libraries/ld-linux-x86-64.so.2" --list "$file" 2>&1 |
+        missing=$(LD_LIBRARY_PATH=$libraries:$libraries/ceph "$libraries/ld-linux-x86-64.so.2" --list "$file" 2>&1 |
             grep -v "=> $libraries/" | grep '=>' || true)
         [ -z "$missing" ] || { warn "$program lacks ${missing//$'\n'/,}" && status=1; }
     done
@@ -128,7 +133,7 @@ alone() { # tree program
     cp -L "$root/$libraries/ld-linux-x86-64.so.2" "$new/lib64"
     # It ends threads, for which the C library loads one more.
     cp -L "$root/$libraries/libgcc_s.so.1" "$new/$libraries"
-    LD_LIBRARY_PATH=$root/$libraries "$root/$libraries/ld-linux-x86-64.so.2" --list "$root/usr/bin/$name" |
+    LD_LIBRARY_PATH=$root/$libraries:$root/$libraries/ceph "$root/$libraries/ld-linux-x86-64.so.2" --list "$root/usr/bin/$name" |
         sed -n "s|.* => \($root/.*\) (.*|\1|p" | xargs cp -L -t "$new/$libraries"
     mv "$new" "$ARTIFACTS/$name"
 }
