@@ -43,7 +43,6 @@ mod need;
 mod net;
 mod oracle;
 mod outside;
-mod pace;
 mod played;
 mod probe;
 mod program_link;

@@ -17,7 +17,7 @@ const KINDS: &str = "records go the same way between two Linux in `make test`; o
 const FILES: &str = "block/files has one combination of file system, read-ahead and device";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 69] = [
+pub const LEFT: [(&str, &str); 73] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -50,10 +50,7 @@ pub const LEFT: [(&str, &str); 69] = [
     ("disk/linux-6.1-cloud", "disk/linux-6.1 has more drivers of the same version"),
     ("disk/nvme", TWICE),
     ("linux-io/linux-6.1", "disk/linux-6.1 has the same devices and kernel"),
-    (
-        "linux-io/reboot",
-        "linux-io/crash and stopped-under-load end lives in the middle of transfers",
-    ),
+    ("linux-io/reboot", "linux-io/crash ends lives in the middle of transfers"),
     ("vmx/autostart-false", VTX),
     ("vmx/control", VTX),
     ("vmx/demo", BOCHS),
@@ -82,7 +79,7 @@ pub const LEFT: [(&str, &str); 69] = [
     ("channel/virtio-net-6.1", KERNEL),
     ("block/nbd-6.1", "block/nbd is this on 6.12, and 6.1 differs in no call that it makes"),
     ("block/nbd-restarts", "block/ublk-restarts has that side of the channel"),
-    ("block/ublk-gone", "block/nbd-gone has that side of the channel"),
+    ("block/ublk-gone", "block/gone has that side of the channel"),
     ("guest/two-linux", "linux-io/two and line/two-linux have two Linux with devices"),
     (
         "channel/linux-network-large",
@@ -99,6 +96,13 @@ pub const LEFT: [(&str, &str); 69] = [
     ),
     ("linux-io/two-cores", "guest/linux-6.1-2-cores has two cores; linux-io/nvme has the devices"),
     ("vmx/kernel-hostile", VTX),
+    (
+        "linux-io/stopped-under-load",
+        "drive/ahci-held and nvme-held-stopped stop a device in mid-transfer, and linux-io/crash ends a Linux under load",
+    ),
+    ("block/nbd-gone", "block/gone has that end of the server, and block/nbd-killed that driver"),
+    ("block/spins-6.1", KERNEL),
+    ("gate/restarts-e1000e", "gate/restarts has ten restarts, and gate/e1000e has the card"),
     ("vmx/race", RACES),
     ("vmx/race-of-the-second-core", RACES),
     ("vmx/race-of-three-cores", RACES),

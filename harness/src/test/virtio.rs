@@ -275,7 +275,7 @@ fn told_lies(seen: &Seen, liar: &str, said: &str) -> Result<String, String> {
 /// Then another device side replaces it. The driver is not held up, and is unplugged without harm.
 fn deaf(bench: &Bench) -> Result<String, String> {
     let jobs = [
-        "sh:-c,(sleep${IFS}2;yes|head${IFS}-c${IFS}5000000>/dev/hvc0)&bhvirtio${IFS}terminal",
+        "sh:-c,(sleep${IFS}2;yes|head${IFS}-c${IFS}1000000>/dev/hvc0)&bhvirtio${IFS}terminal",
         "bhvirtio:deaf,lan,6000,bhvirtio,deaf,lan,2000,true",
     ];
     let mut manifest = two([NEWER, NEWER], jobs, "doorbell");
