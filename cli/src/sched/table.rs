@@ -102,7 +102,7 @@ fn remarks(out: &mut String, report: &Report<'_>) {
             "counted: {doorbells} doorbells a second of others' rights over it, {each} each\n"
         ));
     }
-    for index in (0..report.rows.len()).filter(|index| report.kernel.is_interrupted(*index)) {
+    for index in (0..report.rows.len()).filter(|index| report.kernel.sources(*index) > 0) {
         let (count, each) = (2 * report.kernel.sources(index), show(report.kernel.entry));
         out.push_str(&format!(
             "counted: {count} interrupts for {}, {each} each, in the time of each other context\n",
