@@ -13,8 +13,7 @@ const PROCESSES: u64 = 3;
 /// Stressors of stress-ng's class that a file system without extents refuses, and counts as failures.
 const ONLY_WITH_EXTENTS: &str = "fpunch,fsize";
 
-/// Returns a program of Debian's, with its own loader and libraries: those of the programs that check a disk are another
-/// Debian's.
+/// Returns a program of Debian's, with its own loader and libraries. The programs that check a disk have others.
 fn debian(tree: &str, name: &str) -> String {
     format!(
         "{tree}/lib64/ld-linux-x86-64.so.2 --library-path {tree}/usr/lib/x86_64-linux-gnu {tree}/bin/{name}"

@@ -1,9 +1,9 @@
 //! How long to spin before sleeping.
 //!
 //! A wait that ends soon should be spun through: sleeping and waking cost both sides more. The length of the next
-//! wait is unknown; the last ones are a good guess. So the time to spin follows the longer ones among them, and is never
-//! more than the cost of sleeping and waking. Then no wait costs more than two sleeps. A wait that had to be slept through costs at most
-//! twice as much as with foresight.
+//! wait is unknown; the last ones are a good guess. So the time to spin follows the longer ones among them. It is never
+//! more than the cost of sleeping and waking. Then no wait costs more than two sleeps. A wait that had to be slept
+//! through costs at most twice as much as with foresight.
 
 use crate::Stop;
 use crate::bell::Arm;

@@ -31,12 +31,15 @@ fn frame(to: Mac, from: Mac, len: usize) -> Vec<u8> {
     frame
 }
 
+/// Place of a frame, its first bytes, and where its rest is.
+type Taken = (u16, Vec<u8>, Option<(u64, u32)>);
+
 /// A card that keeps frames until it is told to finish them. It reads a frame's rest when that is done.
 #[derive(Default)]
 struct Fake {
     /// Sections by their bus addresses.
     sections: Vec<(u64, Region)>,
-    taken: Vec<(u16, Vec<u8>, Option<(u64, u32)>)>,
+    taken: Vec<Taken>,
     /// Frames that were sent, and places to tell of.
     out: Vec<Vec<u8>>,
     done: Vec<u16>,
