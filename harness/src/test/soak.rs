@@ -17,7 +17,7 @@ const KINDS: &str = "records go the same way between two Linux in `make test`; o
 const FILES: &str = "block/files has one combination of file system, read-ahead and device";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 73] = [
+pub const LEFT: [(&str, &str); 72] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -79,7 +79,7 @@ pub const LEFT: [(&str, &str); 73] = [
     ("channel/virtio-net-6.1", KERNEL),
     ("block/nbd-6.1", "block/nbd is this on 6.12, and 6.1 differs in no call that it makes"),
     ("block/nbd-restarts", "block/ublk-restarts has that side of the channel"),
-    ("block/ublk-gone", "block/gone has that side of the channel"),
+    ("block/ublk-gone", "block/nbd-gone has that side of the channel"),
     ("guest/two-linux", "linux-io/two and line/two-linux have two Linux with devices"),
     (
         "channel/linux-network-large",
@@ -100,7 +100,6 @@ pub const LEFT: [(&str, &str); 73] = [
         "linux-io/stopped-under-load",
         "drive/ahci-held and nvme-held-stopped stop a device in mid-transfer, and linux-io/crash ends a Linux under load",
     ),
-    ("block/nbd-gone", "block/gone has that end of the server, and block/nbd-killed that driver"),
     ("block/spins-6.1", KERNEL),
     ("gate/restarts-e1000e", "gate/restarts has ten restarts, and gate/e1000e has the card"),
     ("vmx/race", RACES),
