@@ -348,9 +348,10 @@ const BOCHS: &str = "test.bochs_seconds";
 const MOST_BOCHS: f64 = 180.0;
 /// Jobs that run in Bochs, by the beginnings of their names.
 const IN_BOCHS: [&str; 3] = ["bochs", "vmx", "ring/"];
-/// A run fails from so many times a bound on. The processor of another machine took 1.6 times as long for equal work,
-/// and work beside adds a quarter.
-const FAILS: f64 = 2.0;
+/// A run fails from so many times a bound on: an hour of a run, of the hour and a half that continuous integration has
+/// for build and tests together. Below that the bound is an aim, because it depends on the machine: other processors took
+/// 1.6 to 1.9 times as long for equal work.
+const FAILS: f64 = 3.0;
 
 /// Rows of a whole run, in processor time.
 fn rows(times: &[Time]) -> Result<[Row; 2], String> {
@@ -478,16 +479,16 @@ mod tests {
             board.failed.into_iter().map(|(test, _)| test).collect::<Vec<_>>()
         };
         assert_eq!(failed(2_400.0), Vec::<String>::new());
-        assert_eq!(failed(4_700.0), Vec::<String>::new());
+        assert_eq!(failed(7_100.0), Vec::<String>::new());
         let stored = Rows::read(&file).expect("it was written");
         let minutes =
             |rows: &Rows| rows.rows.iter().find(|row| row.name == MINUTES).map(|row| row.reached);
         assert_eq!(minutes(&stored), Some(Some(false)));
-        assert_eq!(failed(4_900.0), [MINUTES]);
+        assert_eq!(failed(7_300.0), [MINUTES]);
         let stored = Rows::read(&file).expect("it was written");
         assert_eq!(
             stored.rows.iter().find(|row| row.name == MINUTES).map(|row| row.value),
-            Some(40.8)
+            Some(60.8)
         );
         std::fs::remove_dir_all(dir).expect("it is there");
     }
