@@ -348,9 +348,8 @@ const BOCHS: &str = "test.bochs_seconds";
 const MOST_BOCHS: f64 = 180.0;
 /// Jobs that run in Bochs, by the beginnings of their names.
 const IN_BOCHS: [&str; 3] = ["bochs", "vmx", "ring/"];
-/// A run fails from so many times a bound on: an hour of a run, of the hour and a half that continuous integration has
-/// for build and tests together. Below that the bound is an aim, because it depends on the machine: other processors took
-/// 1.6 to 1.9 times as long for equal work.
+/// A run fails from so many times a bound on, which is an hour. Continuous integration has an hour and a half for build
+/// and tests. Below that the bound is an aim: other processors took 1.6 to 1.9 times as long for equal work.
 const FAILS: f64 = 3.0;
 
 /// Rows of a whole run, in processor time.
