@@ -18,8 +18,8 @@ static inline struct bh_adaptive bh_adaptive(unsigned long long cost)
 
 /*
  * A wait was so long, without a sleep's own cost. A look twice as long would have caught it. If
- * that is more than the cost, it would not have paid. Half of the way up, and a sixteenth down:
- * the longer ones among short waits are caught, too. At least a nanosecond, so that it arrives.
+ * that is more than the cost, it would not have paid. Half of the way up, and a 128th down: one
+ * long wait among 32 short ones is caught, too. At least a nanosecond, so that it arrives.
  */
 static inline void bh_adapt(struct bh_adaptive *to, unsigned long long wait)
 {
@@ -30,7 +30,7 @@ static inline void bh_adapt(struct bh_adaptive *to, unsigned long long wait)
 	if (goal >= to->time)
 		to->time += (goal - to->time + 1) / 2;
 	else
-		to->time -= (to->time - goal + 15) / 16;
+		to->time -= (to->time - goal + 127) / 128;
 }
 
 #endif

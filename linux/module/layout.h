@@ -31,7 +31,7 @@
 #define BH_POOL 0x9000
 #define BH_IP_END 0x22
 #define BH_ADAPTIVE 0x10000
-#define BH_LINUX_SLEEP 0x30d40
+#define BH_LINUX_SLEEP 0x61a80
 #define BH_LINUX_POLL 0x30d40
 
 #define BH_DESC(queue) (0x1000 + 0x2000 * (queue))

@@ -5,7 +5,7 @@
  * `adaptive` it looks for as long as that has lately paid.
  *
  * It is an ordinary thread of the lowest priority. So its time is its own in every account, and
- * whoever has work on its processor goes first. It never looks for longer than BH_LINUX_POLL
+ * whoever has work on its processor goes first. It never looks for longer than BH_LINUX_SLEEP
  * without asking the scheduler. While it looks nobody else asks to be woken; when it goes to sleep
  * it leaves that to look() in notify.c. So a wake of it that is lost costs time, and no answer.
  *

@@ -20,7 +20,7 @@ const TARGET: &str = "x86_64-unknown-none";
 /// One job, because cargo would make them wait for each other anyway.
 pub fn jobs() -> Vec<Job> {
     let tests = ["format", "locks", "tests", "lints", "lints-bare", "no-panic"];
-    vec![Job::new("host", tests.map(|name| format!("host/{name}")), 1500, run)]
+    vec![Job::new("host", tests.map(|name| format!("host/{name}")), 2700, run)]
 }
 
 fn run(bench: &Bench) {

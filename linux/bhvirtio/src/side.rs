@@ -355,7 +355,7 @@ mod tests {
         }
         assert!(look.spin.time() >= 5_000, "the next wait begins with a look");
         // It slept through these.
-        for _ in 0..200 {
+        for _ in 0..2_000 {
             look.begun = Some(Instant::now() - Duration::from_millis(1));
             assert!(!look.goes_on());
             look.slept = true;

@@ -48,12 +48,12 @@ impl Spin {
     /// more than the cost, it would not have paid.
     pub fn learn(&mut self, ticks: u64) {
         let goal = if ticks <= self.cost { ticks.saturating_mul(2).min(self.cost) } else { 0 };
-        // Half of the way up, and a sixteenth down: the longer ones among short waits are caught, too. At least a tick,
-        // so that it arrives.
+        // Half of the way up, and a 128th down: one long wait among 32 short ones is caught, too. At least a tick, so
+        // that it arrives.
         self.time = if goal >= self.time {
             self.time + (goal - self.time).div_ceil(2)
         } else {
-            self.time - (self.time - goal).div_ceil(16)
+            self.time - (self.time - goal).div_ceil(128)
         };
     }
 
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn short_waits_are_spun_through_and_long_ones_slept() {
         let (mut spin, mut arm) = new();
-        for _ in 0..40 {
+        for _ in 0..100 {
             once(&mut spin, &mut arm, 20 * COST);
         }
         // It has learnt not to spin at all, ...
@@ -238,6 +238,18 @@ mod tests {
         // One long wait among them does not change that.
         once(&mut spin, &mut arm, 20 * COST);
         assert_eq!(once(&mut spin, &mut arm, 30).1, 0);
+    }
+
+    /// 32 threads that read make such waits: the first of their requests comes when all answers are copied.
+    #[test]
+    fn one_long_wait_among_32_short_ones_is_caught() {
+        const LONG: u64 = 100_000;
+        let mut spin = Spin::new(2 * LONG);
+        for round in 0..20 {
+            (0..32).for_each(|_| spin.learn(LONG / 100));
+            assert!(round < 10 || spin.time() > LONG, "{}", spin.time());
+            spin.learn(LONG);
+        }
     }
 
     #[test]
