@@ -348,8 +348,8 @@ const BOCHS: &str = "test.bochs_seconds";
 const MOST_BOCHS: f64 = 180.0;
 /// Jobs that run in Bochs, by the beginnings of their names.
 const IN_BOCHS: [&str; 3] = ["bochs", "vmx", "ring/"];
-/// A run fails from so many times a bound on, which is an hour. Continuous integration has an hour and a half for build
-/// and tests. Below that the bound is an aim: other processors took 1.6 to 1.9 times as long for equal work.
+/// A run fails from so many times a bound on, which is an hour for the whole. Continuous integration has an hour and a
+/// half for build and tests. Below that a bound is an aim: other processors take up to 1.9 times as long for it.
 const FAILS: f64 = 3.0;
 
 /// Rows of a whole run, in processor time.
