@@ -33,4 +33,13 @@ static inline void bh_adapt(struct bh_adaptive *to, unsigned long long wait)
 		to->time -= (to->time - goal + 127) / 128;
 }
 
+/*
+ * A wait with the sleeps of both sides in it: they are half of a wait that is worth a look. A
+ * longer wait than the cost would not have been caught, whatever is in it.
+ */
+static inline void bh_adapt_slept(struct bh_adaptive *to, unsigned long long wait)
+{
+	bh_adapt(to, wait <= to->cost ? wait / 2 : wait);
+}
+
 #endif

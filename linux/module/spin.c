@@ -65,7 +65,10 @@ void bh_spin_found(struct bh_device *bh, bool slept, bool caught_up)
 	now = ktime_get_ns();
 	spin_lock_irqsave(&spin->lock, flags);
 	wait = now - spin->begun;
-	bh_adapt(&spin->adaptive, slept ? wait / 2 : wait);
+	if (slept)
+		bh_adapt_slept(&spin->adaptive, wait);
+	else
+		bh_adapt(&spin->adaptive, wait);
 	WRITE_ONCE(spin->begun, now);
 	WRITE_ONCE(spin->idle, caught_up);
 	spin_unlock_irqrestore(&spin->lock, flags);

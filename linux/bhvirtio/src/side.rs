@@ -101,7 +101,10 @@ impl Look {
     fn found(&mut self) {
         self.ends();
         if let Some(begun) = self.begun.take() {
-            self.spin.learn(nanos(begun) >> u32::from(self.slept));
+            match self.slept {
+                true => self.spin.slept(nanos(begun)),
+                false => self.spin.learn(nanos(begun)),
+            }
         }
         self.slept = false;
     }

@@ -57,6 +57,12 @@ impl Spin {
         };
     }
 
+    /// Learns: a wait took `ticks`, the sleeps of both sides counted, which nobody could tell apart. They are half of a
+    /// wait that is worth a spin. A longer wait than the cost would not have been caught, whatever is in it.
+    pub fn slept(&mut self, ticks: u64) {
+        self.learn(if ticks <= self.cost { ticks / 2 } else { ticks });
+    }
+
     /// Waits until `ready`: spins, then arms, looks once more and sleeps. True once it is ready. False after a sleep
     /// without result: the caller does its other work, and waits again.
     pub fn wait<M: Memory>(
@@ -250,6 +256,17 @@ mod tests {
             assert!(round < 10 || spin.time() > LONG, "{}", spin.time());
             spin.learn(LONG);
         }
+    }
+
+    /// A spin that ends in a sleep each time costs more than a sleep alone.
+    #[test]
+    fn nobody_spins_for_what_comes_after_the_longest_spin() {
+        let mut spin = Spin::new(COST);
+        (0..1_000).for_each(|_| spin.slept(3 * COST / 2));
+        assert_eq!(spin.time(), 0);
+        // What would have been caught is.
+        (0..20).for_each(|_| spin.slept(COST));
+        assert_eq!(spin.time(), COST);
     }
 
     #[test]
