@@ -42,6 +42,8 @@ struct Flight {
 #[derive(Debug)]
 pub struct Store<M: Memory, R, const N: usize> {
     clients: [Option<Client<M, R>>; N],
+    /// The first so many places have a client.
+    count: usize,
     terms: Terms,
     flights: [Option<Flight>; DEPTH],
     under_way: u16,
@@ -59,16 +61,28 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         let (clients, flights) = ([const { None }; N], [const { None }; DEPTH]);
-        Self { clients, terms, flights, under_way: 0, requests: 0, first: 0, strays: 0, look: 0 }
+        let (count, first) = (0, 0);
+        Self {
+            clients,
+            count,
+            terms,
+            flights,
+            under_way: 0,
+            requests: 0,
+            first,
+            strays: 0,
+            look: 0,
+        }
     }
 
     /// Adds a client. `false`: there is no room.
     #[must_use]
     pub fn add(&mut self, client: Client<M, R>) -> bool {
-        let place = self.clients.iter_mut().find(|place| place.is_none());
+        let place = self.clients.get_mut(self.count);
         let there = place.is_some();
         if let Some(place) = place {
             *place = Some(client);
+            self.count += 1;
         }
         there
     }
@@ -87,9 +101,7 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
 
     /// Returns a client that has given up on its device, because an answer could not be. Its session is over.
     pub fn complaint(&mut self) -> Option<usize> {
-        let complains =
-            |client: &mut Option<Client<M, R>>| client.as_mut().is_some_and(Client::complains);
-        self.clients.iter_mut().position(complains)
+        self.there().position(Client::complains)
     }
 
     /// Opens a client's device anew, as soon as the disk reaches no buffer of its last session any more.
@@ -101,7 +113,7 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
 
     /// Asks all clients to wake the store, or asks no longer. A round follows before the store sleeps.
     pub fn arm(&mut self, wanted: bool) {
-        self.clients.iter_mut().flatten().for_each(|client| client.arm(wanted));
+        self.there().for_each(|client| client.arm(wanted));
     }
 
     /// Takes the disk's answers and the clients' requests, and tells both sides. `news` hears of sessions. Returns true
@@ -120,20 +132,23 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
             self.look = now.saturating_add(self.terms.patience / 8);
             self.patience(disk, now)?;
         }
-        let mut asked = false;
-        for n in 0..N {
-            let client = (self.first + n) % N;
-            let (some, submitted) = self.serve(disk, now, client, news);
+        let (mut asked, most) = (false, self.most(disk.info().depth));
+        for client in (self.first..self.count).chain(0..self.first) {
+            let (some, submitted) = self.serve(disk, now, (client, most), news);
             busy |= some;
             asked |= submitted;
         }
-        self.first = (self.first + 1) % N.max(1);
+        self.first = if self.first + 1 < self.count { self.first + 1 } else { 0 };
         if asked {
             disk.ring();
         }
         let queues = self.terms.queues;
-        self.clients.iter_mut().flatten().for_each(|client| client.tell(queues));
+        self.there().for_each(|client| client.tell(queues));
         Ok(busy)
+    }
+
+    fn there(&mut self) -> impl Iterator<Item = &mut Client<M, R>> {
+        self.clients.iter_mut().map_while(Option::as_mut)
     }
 
     /// Takes the disk's answers.
@@ -164,16 +179,15 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
         client.answer(flight.queue, &flight.chain, flight.status, end);
     }
 
-    /// Takes a client's requests, as many as it may have in a round. Returns if there were any, and if the disk has
-    /// some of them.
+    /// Takes a client's requests, as many as it may have in a round, and `most` at the disk. Returns if there were any,
+    /// and if the disk has some of them.
     fn serve(
         &mut self,
         disk: &mut impl Disk,
         now: u64,
-        number: usize,
+        (number, most): (usize, u16),
         news: &mut impl FnMut(usize, News),
     ) -> (bool, bool) {
-        let most = self.most(disk.info().depth);
         let (mut busy, mut asked) = (false, false);
         let Some(Some(client)) = self.clients.get_mut(number) else { return (false, false) };
         if let Some(heard) = client.attend() {
@@ -229,7 +243,7 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
 
     /// Returns how many places of the disk a client may have: the others find some free.
     fn most(&self, depth: u16) -> u16 {
-        let clients = self.clients.iter().flatten().count() as u16;
+        let clients = self.count as u16;
         let depth = depth.min(DEPTH as u16);
         let others = self.terms.share.saturating_mul(clients.saturating_sub(1));
         depth.saturating_sub(others).max(depth / clients.max(1)).max(1)
