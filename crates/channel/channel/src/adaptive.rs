@@ -264,7 +264,7 @@ mod tests {
         let mut spin = Spin::new(COST);
         (0..1_000).for_each(|_| spin.slept(3 * COST / 2));
         assert_eq!(spin.time(), 0);
-        // What would have been caught is.
+        // It begins again for waits that it would have caught.
         (0..20).for_each(|_| spin.slept(COST));
         assert_eq!(spin.time(), COST);
     }
