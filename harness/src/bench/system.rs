@@ -64,6 +64,15 @@ impl System {
         self
     }
 
+    /// With a disk of 64 MiB behind a drive of the machine, which keeps what is written for as long as it runs.
+    pub fn disk(self, drive: &str) -> Result<Self, Failure> {
+        let dir = dir(&self.dir);
+        std::fs::create_dir_all(&dir)?;
+        std::fs::File::create(dir.join("disk.img"))?.set_len(64 << 20)?;
+        let table = format!("[run]\ndrive = [{{ name = \"{drive}\", file = \"disk.img\" }}]\n");
+        Ok(self.changed("[run]\n", table))
+    }
+
     /// On the machine of another description.
     pub fn on(self, machine: &str) -> Self {
         self.changed_all("qemu-q35.toml", format!("{machine}.toml"))
