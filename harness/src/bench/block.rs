@@ -83,8 +83,10 @@ pub fn ramdisk() -> Found {
             figures.push(Figure::new(row).note(ratio));
         }
         if threads == 16 {
-            let exits = Row::new("exits.block_spin", "exits", polled.exits());
-            figures.push(Figure::new(exits).must(Must::AtMost(0.0)));
+            for (name, ran) in [("exits.block_spin", &polled), ("exits.block_adaptive", &adapted)] {
+                let exits = Row::new(name, "exits", ran.exits());
+                figures.push(Figure::new(exits).must(Must::AtMost(0.0)));
+            }
         }
     }
     let light = |ran: &Ran| Window::find(&ran.counts, PAUSED | 1 << 32);
@@ -151,10 +153,24 @@ pub fn wall() -> Found {
         let row = Row::new(&name, "instructions", wall.busiest()).against(direct.busiest());
         figures.push(Figure::new(row).note(wall.note()));
         if threads == 16 {
-            figures.push(Figure::new(Row::new("exits.block_adaptive", "exits", wall.exits())));
+            figures.push(Figure::new(Row::new("exits.block_driver", "exits", wall.exits())));
         }
     }
     Ok(figures)
+}
+
+/// Reads of 4 KiB by a program of the kernel, from a disk in a driver sandbox and from a disk of its own. A word of
+/// each cache line is looked at. All sleep until they are rung.
+pub fn kernel_client() -> Found {
+    let wall = System::new("store-reads", "block-reads").run()?;
+    let own = System::new("store-reads-own", "block-reads-own").run()?;
+    let one = |(threads, _)| {
+        let [wall, own] = [Window::of(&wall.counts, threads)?, Window::of(&own.counts, threads)?];
+        let name = format!("block.kernel_client_{threads}");
+        let row = Row::new(&name, "instructions", wall.busiest()).against(own.busiest());
+        Ok(Figure::new(row).note(wall.note()))
+    };
+    LOADS.into_iter().map(one).collect()
 }
 
 /// Exits for a read of a disk in a driver sandbox, one after the other: each side rings the other one.

@@ -21,7 +21,7 @@ mod policies;
 mod recovery;
 mod rights;
 mod sched;
-mod store;
+pub(crate) mod store;
 mod system;
 mod tcp;
 mod vmx;
@@ -114,6 +114,7 @@ const LONG: &[Part] = &[
             "block.adaptive_light",
             "block.interrupt_vs_spin_1",
             "exits.block_spin",
+            "exits.block_adaptive",
         ],
         block::ramdisk,
     ),
@@ -128,7 +129,8 @@ const LONG: &[Part] = &[
     part(&["block.plots_sata", "block.adaptive_vs_best_worst_point_sata"], || {
         plots::plots(&plots::SATA)
     }),
-    part(&["block.wall_vs_direct_", "exits.block_adaptive"], block::wall),
+    part(&["block.wall_vs_direct_", "exits.block_driver"], block::wall),
+    part(&["block.kernel_client_"], block::kernel_client),
     part(&["exits.block_doorbell"], block::doorbells),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),
     part(&["exits.linux_io_smp"], io::exits_smp),

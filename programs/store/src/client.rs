@@ -4,6 +4,7 @@
 //!
 //! * `channel=NAME` (default `disk`): the channel;
 //! * `rounds=N` (default 8) of writes and reads;
+//! * `ms=N` (default 0): further rounds follow until so many milliseconds have passed;
 //! * `requests=N` (default 8): requests under way at once, each of 4 KiB;
 //! * `readonly=1`: the disk refuses writes, and is only read;
 //! * `anew=N`: it begins a new session each N rounds, in the middle of its requests.
@@ -185,8 +186,10 @@ fn work(program: Program, disk: &mut Disk) -> Option<usize> {
     let (rounds, requests) = (number("rounds", 8), number("requests", 8) as u16);
     let (read_only, anew) = (number("readonly", 0) > 0, number("anew", 0));
     const PER: u64 = DATA as u64 / 512;
-    let mut wrong = 0;
-    for round in 0..rounds {
+    let until = now().saturating_add(number("ms", 0).saturating_mul(1_000_000));
+    let (mut wrong, mut done, mut longest) = (0, 0, 0);
+    for round in (0..).take_while(|round| *round < rounds || now() < until) {
+        let begun = now();
         let sector =
             |n: u16| (round * u64::from(requests) + u64::from(n)) * PER % (sectors - PER + 1);
         let all = |disk: &mut Disk, kind| {
@@ -213,7 +216,10 @@ fn work(program: Program, disk: &mut Disk) -> Option<usize> {
         wrong += disk.answers(requests, DATA)? as usize;
         let compared = if read_only { 0 } else { requests };
         wrong += (0..compared).map(|n| disk.wrong(n, |at| pattern(round, n, at))).sum::<usize>();
+        done = round + 1;
+        longest = longest.max(now() - begun);
     }
+    println!("{name}: {done} rounds, the longest took {} us", longest / 1_000);
     // Beyond the end.
     let beyond = Asked { kind: READ, sector: sectors, len: DATA };
     wrong += usize::from(!disk.put(0, beyond, |_| 0));
