@@ -4,6 +4,7 @@
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run};
 use super::virtio::{NEWER, OLDER, driver, look, sound, two};
+use crate::bench::store::KINDS;
 use crate::build;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("block/faults-raw", 400, |bench| faults(bench, |text| text, "raw", 52)),
         Job::one("block/faults-ext4", 400, |bench| faults(bench, |text| text, "ext4", 52)),
         Job::one("block/faults-nvme", 400, |bench| faults(bench, believing, "raw", 13)),
+        Job::one("block/faults-ahci", 400, |bench| faults(bench, but_garbage, "raw", 12)),
         Job::one("block/faults-soak", 1200, |bench| faults(bench, |text| text, "ext4", 1000)),
         Job::one("block/lies-integrity", 240, lies),
         Job::one("block/rogue", 240, |bench| rogue(bench, NEWER, "doorbell", &SEVERAL)),
@@ -423,6 +425,14 @@ fn lies(bench: &Bench) -> Result<String, String> {
 /// The system with an NVMe controller and a driver that believes a client's complaint from its beginning on.
 fn believing(text: String) -> String {
     super::store::nvme(text).replace("args = \"disk=first", "args = \"complaint=0 disk=first")
+}
+
+/// The system with an AHCI controller, and such a driver. A disk that is told garbage is silent, and is given up after
+/// five seconds: the kind that comes last is left out.
+fn but_garbage(text: String) -> String {
+    let kinds = KINDS[..KINDS.len() - 1].join(",");
+    super::store::ahci(text)
+        .replace("args = \"disk=first", &format!("args = \"complaint=0 kinds={kinds} disk=first"))
 }
 
 /// A device side that has another disk than the one before, and one that is silent for longer than the client waits.

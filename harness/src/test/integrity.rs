@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(1400);
 const SHORT: [&str; 1] = ["/ext4.gz 128 1 100 0"];
 /// Image, read-ahead, seed, operations of each process, seconds of each stressor.
 const ALL: [&str; 4] =
-    ["/ext4.gz 128 2 800 1", "/ext4.gz 0 3 800 0", "/ext2.gz 128 4 800 1", "/ext2.gz 0 5 800 0"];
+    ["/ext4.gz 128 2 800 1", "/ext4.gz 0 3 800 1", "/ext2.gz 128 4 800 1", "/ext2.gz 0 5 800 1"];
 
 /// A RAM disk of the device side's Linux.
 const RAM: Way = Way {

@@ -17,10 +17,11 @@ const KINDS: &str = "records go the same way between two Linux in `make test`; o
 const FILES: &str = "block/files has one combination of file system, read-ahead and device";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 72] = [
+pub const LEFT: [(&str, &str); 73] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
+    ("block/faults-ahci", "block/faults-nvme has those kinds, and store/ahci that controller"),
     ("block/faults-soak", "1,000 faults take minutes; block/faults-* has 52 of the same kinds"),
     ("block/files-ahci", FILES),
     ("block/files-loop", FILES),

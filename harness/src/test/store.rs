@@ -31,8 +31,10 @@ pub fn jobs() -> Vec<Job> {
         late("store/late-virtio", drive::VIRTIO, |text| text),
         late("store/late-nvme", drive::NVME, nvme),
         late("store/late-ahci", drive::AHCI, ahci),
+        Job::one("store/bare", 120, bare),
         Job::one("store/trespass", 120, trespass),
         Job::one("store/trespass-recorded", 120, recorded),
+        Job::one("store/hostile-client", 120, hostile),
     ]
 }
 
@@ -80,6 +82,33 @@ fn notified(notify: &str) -> Result<String, String> {
 /// Both clients have their part of the disk, the second one cannot write, and nobody is denied anything.
 fn served(bench: &Bench, notify: &str) -> Result<String, String> {
     served_by(&notified(notify)?, &bench.dir, notify)
+}
+
+/// The first client is a bare guest, which looks for its answers.
+fn bare(bench: &Bench) -> Result<String, String> {
+    let text = notified("poll")?;
+    let parts = text
+        .split_once("[[sandbox]]\nname = \"one\"")
+        .and_then(|(before, rest)| Some((before, rest.split_once("# Another one may only")?.1)));
+    let (before, after) = parts.ok_or("the first client is not where it was")?;
+    let one = "[[sandbox]]
+name = \"one\"
+guest = { kind = \"bare\", program = \"artifact:talk\", args = \"role=disk channel=first rounds=64\" }
+cores = [1]
+memory = \"16 MiB\"
+
+# Another one may only";
+    let seen = start(format!("{before}{one}{after}"), &bench.dir, true)?;
+    let found = &seen.audited()?.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    for client in ["one", "two"] {
+        seen.exited(client)?;
+        seen.undisturbed(client, &["exited"])?;
+    }
+    seen.undisturbed("store", &["running"])?;
+    let said = format!("one: {FIRST} sectors, 64 rounds, 0 wrong, 3 refused, 1 lives of the disk");
+    seen.ensure(seen.console.contains(&said), format!("nobody says {said:?}"))?;
+    Ok(said)
 }
 
 /// The system with an AHCI controller, which tells of its answers by its only message.
@@ -233,6 +262,75 @@ fn recorded(bench: &Bench) -> Result<String, String> {
             Ok(format!("{}: {}", one.access, one.allow))
         }
         all => Err(seen.wrong(format!("not one write to the client's section: {all:?}"))),
+    }
+}
+
+/// The second client lies in its rings, headers and registers, is greedy, and its sandbox begins anew while it lies.
+/// The driver goes on in its one life, and the first client in its one session. The disk is as it was where neither of
+/// the two has a part.
+fn hostile(bench: &Bench) -> Result<String, String> {
+    /// Lives of the hostile one, and lies in all of them.
+    const LIVES: u64 = 5;
+    const LEAST: u64 = 100;
+    let foe =
+        format!("file = \"artifact:store-foe\"\nargs = \"channel=second ms=400 lives={LIVES}\"");
+    // The first client has far more time than the lives take together.
+    let changes = [
+        ("file = \"disk.img\"", "file = \"disk.img\"\nkeep = true"),
+        ("second:4096:0:ro", "second:4096:4096"),
+        ("channel=first anew=3", "channel=first ms=10000"),
+        ("file = \"artifact:store-client\"\nargs = \"channel=second readonly=1\"", foe.as_str()),
+    ];
+    let text = changes.iter().fold(system()?, |text, (from, to)| text.replace(from, to));
+    let seen = start(text, &bench.dir, true)?;
+    let found = &seen.audited()?.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    seen.undisturbed("store", &["running"])?;
+    seen.undisturbed("one", &["exited"])?;
+    seen.exited("one")?;
+    seen.exited("two")?;
+    let two = seen.sandbox("two")?;
+    seen.ensure(two.restarts == LIVES - 1, format!("{} restarts", two.restarts))?;
+    seen.ensure(two.denials == 0, "the hostile client was denied something")?;
+    let blocked = &seen.outcome()?.report.blocked_dma;
+    seen.ensure(blocked.is_empty(), format!("the disk was told to go astray: {blocked:?}"))?;
+    for said in ["store: second wrote what cannot be", "store: second is gone"] {
+        seen.ensure(seen.console.contains(said), format!("nobody says {said:?}"))?;
+    }
+    // Number and text of a client's line.
+    let line = |begins: &str, has: &str| {
+        let lines = seen.console.lines().map(|line| line.split_once("] ").unwrap_or_default().1);
+        let found =
+            lines.enumerate().find(|(_, line)| line.starts_with(begins) && line.contains(has));
+        found.ok_or_else(|| seen.wrong(format!("nobody says \"{begins}…{has}\"")))
+    };
+    let (lied, counts) = line("two: lied ", "times")?;
+    let (served, _) = line("one: ", "1 sessions, 0 wrong")?;
+    let (_, rounds) = line("one: ", "rounds, the longest took")?;
+    seen.ensure(lied < served, "the first client was not at work for all of that time")?;
+    let lies = counts.split(' ').nth(2).and_then(|count| count.parse::<u64>().ok());
+    seen.ensure(lies.is_some_and(|lies| lies >= LEAST), format!("few lies: {counts:?}"))?;
+    outside_is_whole(&bench.dir, 2 * FIRST)?;
+    Ok(format!("{counts}; {rounds}"))
+}
+
+/// The disk from a sector on is as [`disk`] made it.
+fn outside_is_whole(dir: &Path, sector: u64) -> Result<(), String> {
+    let path = dir.join("disk.img");
+    let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    if bytes.len() as u64 != SIZE {
+        return Err(format!("the disk has {} bytes", bytes.len()));
+    }
+    let made = |sector: u64| 0xA0 | sector as u8 & 0xF;
+    let sectors = bytes.chunks(512).zip(0u64..);
+    let mut changed = sectors.filter(|(bytes, n)| bytes.iter().any(|b| *b != made(*n)));
+    // The first client has written there.
+    if changed.next().is_none_or(|(_, first)| first != 0) {
+        return Err("the file keeps no write: this shows nothing".into());
+    }
+    match changed.find(|(_, n)| *n >= sector) {
+        Some((_, n)) => Err(format!("sector {n} has changed, and is nobody's")),
+        None => Ok(()),
     }
 }
 

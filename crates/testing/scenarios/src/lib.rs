@@ -1,8 +1,9 @@
 //! Scenarios for ends of channels in tests, in a bare guest (`guests/talk`) and in a program of the kernel
-//! (`programs/talk`). They are [`send`], [`receive`], [`victim`], [`rogue`], which writes garbage, and one that rings
-//! for ever.
+//! (`programs/talk`). They are [`send`], [`receive`], [`victim`], [`rogue`], which writes garbage, one that rings
+//! for ever, and a client of a disk.
 #![no_std]
 
+mod disk;
 mod exchange;
 mod flood;
 mod isolation;
@@ -54,6 +55,7 @@ pub fn run(host: &impl Guest) -> u32 {
         Some("back") => round::back(host, ends),
         Some("beat") => isolation::beat(host, ends),
         Some("listen") => ends[0].and_then(|pair| isolation::listen(host, pair)),
+        Some("disk") => ends[0].and_then(|pair| disk::disk(host, pair)),
         Some("rogue") => ends[0].and_then(|pair| rogue(host, pair)),
         _ => None,
     };
