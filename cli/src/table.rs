@@ -8,7 +8,9 @@ use bulkhead_channel::records::longest;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_manifest::size::show;
-use bulkhead_plan::{Bell, Criticality, Device, Guest, Part, Plan, Reach, Sandbox, Span, What};
+use bulkhead_plan::{
+    Bell, Channel, Criticality, Device, Guest, Part, Plan, Reach, Sandbox, Span, What,
+};
 
 /// The owner of a piece of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -374,6 +376,18 @@ fn carries(part: Part, before: Option<Part>) -> String {
     }
 }
 
+/// Says which ends of a wall copy: a Linux has one copy between its own pages and the channel's.
+fn copies(plan: &Plan, channel: &Channel) -> String {
+    let virtio = matches!(channel.part.shape(), Some(Shape::Virtio { .. }));
+    let ends = std::iter::once(channel.from).chain(channel.to.iter().copied());
+    let linux = ends
+        .map(|end| &plan.sandboxes[end])
+        .filter(|one| matches!(one.guest, Guest::Linux { .. }))
+        .map(|one| &one.name);
+    let names: Vec<&String> = linux.filter(|_| virtio).collect();
+    if names.is_empty() { String::new() } else { format!(", one copy in {}", joined(names)) }
+}
+
 /// Says how the reader of a region is woken, and by which port the writer is: a Linux chooses its vector itself.
 fn notify(reader: Option<Bell>, writer: Option<Bell>, linux: bool) -> String {
     let how = reader.map(|bell| if bell.adaptive { "adaptive" } else { "doorbell" }.to_owned());
@@ -393,7 +407,8 @@ fn channels(out: &mut String, plan: &Plan) {
         .map(|(n, channel)| {
             vec![
                 channel.title(),
-                carries(channel.part, n.checked_sub(1).map(|n| plan.channels[n].part)),
+                carries(channel.part, n.checked_sub(1).map(|n| plan.channels[n].part))
+                    + &copies(plan, channel),
                 plan.sandboxes[channel.from].name.clone(),
                 joined(channel.to.iter().map(|reader| &plan.sandboxes[*reader].name)),
                 show(channel.len),
