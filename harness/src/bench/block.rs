@@ -83,9 +83,12 @@ pub fn ramdisk() -> Found {
             figures.push(Figure::new(row).note(ratio));
         }
         if threads == 16 {
-            for (name, ran) in [("exits.block_spin", &polled), ("exits.block_adaptive", &adapted)] {
+            // A thread of 16 may wait for longer than a look now and then.
+            let all =
+                [("exits.block_spin", &polled, 0.0), ("exits.block_adaptive", &adapted, 0.005)];
+            for (name, ran, most) in all {
                 let exits = Row::new(name, "exits", ran.exits());
-                figures.push(Figure::new(exits).must(Must::AtMost(0.0)));
+                figures.push(Figure::new(exits).must(Must::AtMost(most)));
             }
         }
     }
