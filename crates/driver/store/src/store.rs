@@ -99,9 +99,12 @@ impl<M: Memory, R: Ring, const N: usize> Store<M, R, N> {
         self.strays
     }
 
-    /// Returns a client that has given up on its device, because an answer could not be. Its session is over.
+    /// Returns a client that has given up on its device, because an answer could not be. Its session is over. Clients
+    /// are heard in turns, so one that complains all the time hides nobody.
     pub fn complaint(&mut self) -> Option<usize> {
-        self.there().position(Client::complains)
+        let mut turns = (self.first..self.count).chain(0..self.first);
+        let mut complains = |n: usize| Some(self.clients.get_mut(n)?.as_mut()?.complains());
+        turns.find(|n| complains(*n) == Some(true))
     }
 
     /// Opens a client's device anew, as soon as the disk reaches no buffer of its last session any more.

@@ -546,6 +546,25 @@ fn a_client_that_gives_up_gets_its_device_anew_after_the_disk_is_done() {
     assert_eq!(world.store.complaint(), None);
 }
 
+/// One of two clients complains each time that its device is open again, and the other one once.
+#[test]
+fn a_client_that_complains_for_ever_hides_nobody() {
+    let mut world = World::new(INFO, &HALVES);
+    world.peers.iter_mut().for_each(|peer| peer.driver.give_up());
+    assert!(world.round());
+    for _ in 0..4 {
+        let client = world.store.complaint().expect("one complains for ever");
+        if client == 1 {
+            return;
+        }
+        world.store.renew(0);
+        world.round();
+        let _ = world.peers[0].driver.attend();
+        world.peers[0].driver.give_up();
+    }
+    panic!("nobody has heard the other one");
+}
+
 /// A client writes anything into all that it can write, beside an honest one. Each request that reaches the disk is
 /// within the client's part and the buffers of its own channel. The honest client is served in each round.
 #[test]
