@@ -385,7 +385,7 @@ fn copies(plan: &Plan, channel: &Channel) -> String {
         .filter(|one| matches!(one.guest, Guest::Linux { .. }))
         .map(|one| &one.name);
     let names: Vec<&String> = linux.filter(|_| virtio).collect();
-    if names.is_empty() { String::new() } else { format!(", one copy in {}", joined(names)) }
+    if names.is_empty() { String::new() } else { format!(", a copy in {}", joined(names)) }
 }
 
 /// Says how the reader of a region is woken, and by which port the writer is: a Linux chooses its vector itself.

@@ -131,7 +131,7 @@ fn a_plan_says_how_both_ends_of_a_devices_channel_are_woken() {
         let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
         [cells[1], cells[cells.len() - 1]].map(str::to_owned)
     };
-    assert_eq!(row("lan tx"), ["virtio", "doorbell, port 0x640"], "{plan}");
+    assert_eq!(row("lan tx"), ["virtio, a copy in one, two", "doorbell, port 0x640"], "{plan}");
     assert_eq!(row("lan rx"), ["virtio", "port 0x640"], "{plan}");
     assert_eq!(row("back tx")[1], "doorbell");
     assert_eq!(row("back rx"), ["receipts", "port 0x641"]);
