@@ -143,6 +143,10 @@ pub fn explain(stop: &Stop) {
             );
             22
         }
+        Stop::Unit(at, what) => {
+            say!("the unit with registers at ", hex at, " cannot be used: ", what, " (the machine description has it)");
+            25
+        }
         Stop::Lines(what) => {
             say!("interrupt lines: ", what);
             23

@@ -43,6 +43,8 @@ pub enum Stop {
     Iommu(&'static str),
     /// 23: interrupt lines cannot be kept apart on this machine.
     Lines(&'static str),
+    /// 25: a unit with registers at this address cannot be used.
+    Unit(u64, &'static str),
     /// 24: a PCI port does not validate who sends the requests that it forwards.
     Source(u16),
     /// The compiled manifest is wrong or for another machine.
@@ -95,7 +97,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     // In this order: no interrupt of the firmware's is left, then no function masters the bus, then the IOMMU
     // translates. So no DMA of the firmware's passes, and none is blocked in the middle.
     pc.silence();
-    pci::set_up(image.config_ops)?;
+    pci::set_up(image.config_ops, false)?;
     pci::confine(&header.iommu)?;
     let measured = pc.reset_other_cores(tables.pm_timer);
     report.waited = measured.waited;
@@ -116,6 +118,8 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     report.played = bulkhead_cpu_x86::rdtsc() - begin;
     // From the first core on guests run, so all that can stop the boot has been done.
     let own = start_cores(sandboxes, &mut pc).map_err(Stop::Core)?;
+    // Now that nobody takes an NMI but monitors, and this core in a moment.
+    pci::set_up(image.config_ops, true)?;
     report.left_ticks = bulkhead_cpu_x86::rdtsc();
     write_report(&report);
     match own {

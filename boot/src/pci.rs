@@ -12,16 +12,19 @@ use core::ptr::{read_volatile, write_volatile};
 const ADDRESS: u16 = 0xCF8;
 const DATA: u16 = 0xCFC;
 
-/// Carries out the steps.
+/// Carries out the steps, without the last ones or only these.
 ///
 /// # Errors
 /// A function is not what the machine description says.
-pub fn set_up(ops: &[ConfigOp]) -> Result<(), Stop> {
+pub fn set_up(ops: &[ConfigOp], last: bool) -> Result<(), Stop> {
     let mut registers = 0;
     for op in ops {
         // This kind names the registers of a unit for the steps behind it.
         if op.kind == ConfigOp::AT {
             registers = u64::from(op.value);
+        }
+        if (op.kind == ConfigOp::LAST) != last {
+            continue;
         }
         if op.kind >= ConfigOp::AT {
             unit(registers + u64::from(op.offset), op)?;
@@ -82,21 +85,21 @@ fn validate(op: &ConfigOp) -> bool {
     }
 }
 
-/// TSC ticks that an IOMMU may take: a tenth of a second or so.
+/// TSC ticks that a unit may take: a tenth of a second or so.
 const PATIENCE: u64 = 300_000_000;
 
-/// Carries out a step with an IOMMU's register.
+/// Carries out a step with the register of an IOMMU or a timer.
 fn unit(at: u64, op: &ConfigOp) -> Result<(), Stop> {
-    // SAFETY: the IOMMU's registers, by the machine description; the host checked that they are in the identity-mapped
+    // SAFETY: the unit's registers, by the machine description; the host checked that they are in the identity-mapped
     // first 4 GiB. A read there changes nothing.
     let read = || unsafe { read_volatile(at as *const u32) };
     let begin = rdtsc();
     let in_time = || rdtsc() - begin < PATIENCE;
     match op.kind {
         // SAFETY: its registers, too; the host decided on the value, and the unit is not in use yet.
-        ConfigOp::SET => unsafe { write_volatile(at as *mut u32, op.value) },
+        ConfigOp::SET | ConfigOp::LAST => unsafe { write_volatile(at as *mut u32, op.value) },
         ConfigOp::NEED if read() & op.value != op.value => {
-            return Err(Stop::Iommu("it is another one, or lacks what the image needs"));
+            return Err(Stop::Unit(at & !0xFFF, "it is another one, or lacks what the image needs"));
         }
         ConfigOp::AWAIT => while read() & op.value != op.value && in_time() {},
         ConfigOp::CLEAR => while read() & op.value != 0 && in_time() {},
@@ -105,13 +108,13 @@ fn unit(at: u64, op: &ConfigOp) -> Result<(), Stop> {
         _ => {}
     }
     match op.kind {
-        ConfigOp::AWAIT if read() & op.value != op.value => Err(Stop::Iommu(SLOW)),
-        ConfigOp::CLEAR if read() & op.value != 0 => Err(Stop::Iommu(SLOW)),
+        ConfigOp::AWAIT if read() & op.value != op.value => Err(Stop::Unit(at & !0xFFF, SLOW)),
+        ConfigOp::CLEAR if read() & op.value != 0 => Err(Stop::Unit(at & !0xFFF, SLOW)),
         _ => Ok(()),
     }
 }
 
-const SLOW: &str = "it does not carry out commands";
+const SLOW: &str = "it does not do what it is told";
 
 /// Registers (AMD IOMMU specification, 3.4).
 mod register {

@@ -291,6 +291,7 @@ fn rights(out: &mut String, plan: &Plan) {
             let content = match what {
                 What::Ram(hpa) => format!("RAM at {hpa:#x}"),
                 What::Info => "its info page".into(),
+                What::Progress => "its progress words".into(),
                 What::Report(other) => format!("report of {}", plan.sandboxes[other].name),
                 What::Bar(n, bar) => format!("BAR {bar} of pci:{}", bdf(n)),
                 What::Vectors(n) => format!("MSI-X table of pci:{}, mediated", bdf(n)),

@@ -38,6 +38,7 @@ pub mod pci;
 #[cfg(target_os = "none")]
 mod start;
 pub mod time;
+pub mod watchdog;
 pub mod window;
 
 // Parts of an architecture beyond its contract: for programs that are made for it.

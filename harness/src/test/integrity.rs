@@ -79,7 +79,10 @@ fn with(manifest: &Manifest, initrd: &str) -> String {
 
 /// Each combination was sound to its end, and the kernel saw no error.
 fn judged(seen: &Seen, combinations: &[&str]) -> Result<String, String> {
-    let said = driver(seen)?;
+    // stress-ng asks for the places of blocks that no file has (FIBMAP), and ext4 warns of that.
+    let answered = |line: &&str| !line.contains("ext4_block_to_path");
+    let said: Vec<&str> = driver(seen)?.lines().filter(answered).collect();
+    let said = said.join("\n");
     for wrong in ["I/O error", "EXT4-fs error", "EXT4-fs warning", "the device is gone"] {
         seen.ensure(!said.contains(wrong), format!("the client's Linux says `{wrong}`"))?;
     }

@@ -60,6 +60,7 @@ mod virtio;
 mod vmx;
 mod vtd;
 mod walk;
+mod watchdog;
 mod wrong;
 
 pub use driver::{Arguments, run};
@@ -108,6 +109,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(device::jobs());
     jobs.extend(load::jobs());
     jobs.extend(guarantees::jobs());
+    jobs.extend(watchdog::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
     jobs.extend(vtd::jobs());

@@ -109,7 +109,9 @@ impl Manifest {
 
     /// Restarts a sandbox after every violation.
     pub fn restarting(mut self, sandbox: &str) -> Self {
-        for kind in bulkhead_layout::report::KIND_NAMES {
+        // Not `hang`, which goes with a watchdog.
+        let denied = bulkhead_layout::report::KIND_NAMES.into_iter().filter(|kind| *kind != "hang");
+        for kind in denied {
             let _ = writeln!(
                 self.0,
                 "[[health]]\nsandbox = \"{sandbox}\"\non = \"{kind}\"\naction = \"restart\""

@@ -182,6 +182,9 @@ impl Shell for Svm {
     fn hear() {
         nmi_window();
     }
+
+    /// Nothing: a timer beside the cores sends NMIs (`docs/watchdog.md`).
+    fn tick_at(_: &Frame, _: u64) {}
 }
 
 /// Brings SVM up on this core.

@@ -5,7 +5,8 @@ use crate::instruction::{read, write};
 use crate::vmx::{self, Frame, Vmx};
 use bulkhead_monitor::exit::{Next, carry_out};
 use bulkhead_monitor::record::{deny, record};
-use bulkhead_monitor::{Layout, Outcome, Vcpu, hypercall, life, mail};
+use bulkhead_monitor::{Interrupts, Layout, Monitor, Outcome, Vcpu, hypercall, life, mail};
+use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{Cause, Condition, State};
 use bulkhead_monitor_abi_x86::config::Leaf;
 use bulkhead_monitor_abi_x86::vmcb;
@@ -206,10 +207,14 @@ pub extern "C" fn rung(frame: &'static Frame) -> Next {
     Next::Go
 }
 
-/// Looks at the mail after an event was injected.
+/// Looks at the mail after an event was injected, or at a tick of the watchdog.
 fn late(frame: &Frame) -> Outcome {
-    // Off again before all else: a timer of 0 would end each entry at once.
-    write(field::PIN_CONTROLS, read(field::PIN_CONTROLS) & !u64::from(pin::TIMER));
+    // Before all else: a timer of 0 would end each entry at once.
+    if Frame::has(need::WATCHDOG) && frame.config().watch.least != 0 {
+        frame.tick_at(frame.local().due.get());
+    } else {
+        write(field::PIN_CONTROLS, read(field::PIN_CONTROLS) & !u64::from(pin::TIMER));
+    }
     look(frame, Cause::Doorbell)
 }
 

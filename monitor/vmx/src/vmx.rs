@@ -4,7 +4,7 @@ use crate::entry::monitor_exit;
 use crate::instruction::{clear, invept, invvpid, load, on, read, write, write_baked};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_decoder::State;
-use bulkhead_monitor::Layout;
+use bulkhead_monitor::{Layout, Vcpu};
 use bulkhead_monitor_abi::map::{CORE_HOST, VECTORS_VA};
 use bulkhead_monitor_abi::monitor::Core;
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
@@ -152,6 +152,15 @@ impl Shell for Vmx {
 
     /// Nothing: an NMI that was pending has come, because NMIs are open but for [`crate::entry::unblock`].
     fn hear() {}
+
+    /// By the preemption timer, which counts the TSC's ticks shifted by [`vmcs::msr::MISC`]'s bits 4:0, while the guest
+    /// runs (SDM 26.5.1). Exits save what is left of it.
+    fn tick_at(frame: &Frame, due: u64) {
+        // SAFETY: processors with VMX have it.
+        let shift = unsafe { rdmsr(vmcs::msr::MISC) } & 0x1F;
+        let left = due.saturating_sub(frame.now()) >> shift;
+        write(field::TIMER, left.min(u64::from(u32::MAX)));
+    }
 }
 
 /// Returns the core's places.

@@ -155,6 +155,10 @@ impl<S: Shell> Interrupts for Frame<S> {
         S::hear();
     }
 
+    fn tick_at(&self, due: u64) {
+        S::tick_at(self, due);
+    }
+
     fn sleep(&self) {
         // On the flag that the handler sets: it also tells of a doorbell from before the sleep.
         nmi_sleep(&self.local().doorbell);

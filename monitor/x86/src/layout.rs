@@ -8,11 +8,13 @@ use bulkhead_monitor_abi::bell::{Bell, End};
 use bulkhead_monitor_abi::link::Link;
 use bulkhead_monitor_abi::load::{Head, PROGRAM_GPA};
 use bulkhead_monitor_abi::map::{
-    CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA, REPORT_VA,
+    CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA, PROGRESS_VA,
+    REPORT_VA,
 };
 use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
+use bulkhead_monitor_abi::watch::Progress;
 use bulkhead_monitor_abi::{MAX_CORES, MAX_SANDBOXES, mutant};
 use bulkhead_monitor_abi_x86::config::Config;
 use core::arch::asm;
@@ -104,6 +106,11 @@ impl<S: Shell> Layout for Frame<S> {
         // SAFETY: the host maps the page there as long as the machine runs. It is writable if this sandbox's guest
         // writes it or the link is the sandbox's. All accesses are atomic.
         unsafe { &*(at as *const AtomicU64) }
+    }
+
+    fn progress(&self) -> &Progress {
+        // SAFETY: the host maps it there if the watchdog looks at it; its fields are atomics.
+        unsafe { &*(PROGRESS_VA as *const Progress) }
     }
 
     fn ops(&self, part: Slice) -> &[Op] {

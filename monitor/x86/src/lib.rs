@@ -56,6 +56,8 @@ pub trait Shell: Sized + 'static {
     fn stop_cpuid_exits(frame: &Frame<Self>) -> bool;
     /// Takes a doorbell that is pending.
     fn hear();
+    /// Has the watchdog's next tick come at a time of the TSC, where the core itself brings it.
+    fn tick_at(frame: &Frame<Self>, due: u64);
 }
 
 /// Needs that a monitor is built for, by features of the crate that calls this.
@@ -73,5 +75,6 @@ macro_rules! needs {
             | when(cfg!(feature = "control"), need::CONTROL)
             | when(cfg!(feature = "channels"), need::CHANNELS)
             | when(cfg!(feature = "linux"), need::LINUX)
+            | when(cfg!(feature = "watchdog"), need::WATCHDOG)
     }};
 }

@@ -85,6 +85,8 @@ register! {
         part_of "control-block";
     "doorbell-window" (5, Monitor) "a doorbell is heard that rings between a monitor's last look and its guest"
         no_attack "no guest chooses the instant; a test rings at each instruction";
+    "watchdog" (5, Monitor) "a core that no longer moves its progress word is found, whatever its guest does"
+        rests_on &["alive-time", "health-hang", "watchdog-time", "watchdog-timer"];
     "own-state" (5, Processor) "control, debug and extended state of a guest stays on its own core"
         no_mutant "the processor checks these registers by itself";
     "ports" (8, Tables) "a guest reaches the ports of its devices, and no others"

@@ -99,8 +99,10 @@ impl ConfigOp {
     pub const AWAIT: u32 = 8;
     /// The register shows none of them in time.
     pub const CLEAR: u32 = 9;
+    /// As [`Self::SET`], behind the start of all cores but the booting one.
+    pub const LAST: u32 = 10;
     /// The processor's caches are written to memory.
-    pub const FLUSH: u32 = 10;
+    pub const FLUSH: u32 = 11;
 }
 
 /// A sandbox as the boot code needs it. Where there are no monitors, what is said of a monitor is of what its

@@ -98,8 +98,11 @@ pub struct Info {
     pub rights: [u32; 4],
     /// Kind of its monitor, as [`crate::image::Header::monitors`] names it. It tells the instruction of hypercalls.
     pub monitors: u64,
+    /// Microseconds within which each core is to move its progress word
+    /// ([`bulkhead_monitor_abi::watch::Progress`]); 0: nobody looks, and there are no words.
+    pub alive: u64,
     /// Padding.
-    pub reserved: [u64; 52],
+    pub reserved: [u64; 51],
 }
 
 const _: () = assert!(size_of::<Window>() == 64);

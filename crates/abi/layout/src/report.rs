@@ -6,7 +6,7 @@ pub use bulkhead_monitor_abi::report::*;
 /// `"BHREPORT"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHREPORT");
 /// Version of this layout.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Their names in reports, by [`Cause`].
 pub const CAUSE_NAMES: [&str; CAUSES] = [
     "hypercall",
@@ -22,6 +22,7 @@ pub const CAUSE_NAMES: [&str; CAUSES] = [
     "other",
     "config",
     "ring",
+    "watchdog",
 ];
 /// Their names in the manifest and in reports, by [`Kind`].
 pub const KIND_NAMES: [&str; KINDS] = [
@@ -33,6 +34,7 @@ pub const KIND_NAMES: [&str; KINDS] = [
     "hypercall-violation",
     "triple-fault",
     "device-violation",
+    "hang",
 ];
 /// Their names in reports, by [`Condition`].
 pub const CONDITION_NAMES: [&str; CONDITIONS] = [
@@ -57,6 +59,7 @@ pub const CONDITION_NAMES: [&str; CONDITIONS] = [
     "device-read",
     "device-write",
     "device-not-at-rest",
+    "hang",
 ];
 
 /// Returns the size of a report with `cores` cores.

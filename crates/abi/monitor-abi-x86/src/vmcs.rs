@@ -221,8 +221,8 @@ pub mod field {
 pub mod pin {
     /// NMIs exit: the monitors' doorbell.
     pub const NMI: u32 = 1 << 3;
-    /// The preemption timer counts. At 0 the guest is left before its first instruction, after an event that the entry
-    /// has injected.
+    /// The preemption timer counts: with a watchdog. At 0 the guest is left before its first instruction, after an event
+    /// that the entry has injected.
     pub const TIMER: u32 = 1 << 6;
     /// Those of each guest. External interrupts go through the guest's IDT.
     pub const WANTED: u32 = NMI;
@@ -284,6 +284,8 @@ pub mod exit_control {
     pub const SAVE_EFER: u32 = 1 << 20;
     /// An exit loads IA32_EFER.
     pub const LOAD_EFER: u32 = 1 << 21;
+    /// An exit saves the preemption timer. With a watchdog.
+    pub const SAVE_TIMER: u32 = 1 << 22;
     /// Those of each guest.
     pub const WANTED: u32 = SAVE_DEBUG | HOST_64 | SAVE_PAT | LOAD_PAT | SAVE_EFER | LOAD_EFER;
 }

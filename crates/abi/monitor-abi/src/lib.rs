@@ -17,6 +17,7 @@ pub mod need;
 pub mod pci;
 pub mod record;
 pub mod report;
+pub mod watch;
 
 /// Size of the smallest page, in bytes.
 pub const PAGE: u64 = 4096;

@@ -3,7 +3,7 @@
 use crate::bell::MAX_BELLS;
 use crate::hypercall::{REQUESTS, Rights};
 use crate::link::MAX_LINKS;
-use crate::report::KINDS;
+use crate::watch::Watch;
 use crate::{MAX_CORES, MAX_SANDBOXES};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(feature = "host")]
@@ -72,7 +72,7 @@ pub struct Config {
     pub begin: u32,
     /// [`crate::report::State`] to end in after a denied access of each
     /// [`crate::report::Kind`]; 0: it is made harmless and the guest goes on.
-    pub ends: [u8; KINDS],
+    pub ends: [u8; ENDS],
     /// Hardware IDs of its cores.
     pub core_ids: [u32; MAX_CORES],
     /// Hardware ID of every sandbox's first core.
@@ -108,7 +108,12 @@ pub struct Config {
     pub links: Slice,
     /// Microseconds between two requests of a kind to each sandbox, at least.
     pub every: [[u32; REQUESTS]; MAX_SANDBOXES],
+    /// Its watchdog.
+    pub watch: Watch,
 }
+
+/// Room for the ends of all kinds of findings.
+pub const ENDS: usize = 16;
 
 /// A monitor's outgoing mail: it writes this page, the others read it. Requests
 /// are numbered, and a request is pending until the receiver has acknowledged
@@ -138,4 +143,5 @@ pub struct Mailbox {
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 // The auditor reads it there (docs/links.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
-const _: () = assert!(size_of::<Config>() == 1016);
+const _: () = assert!(size_of::<Config>() == 1040);
+const _: () = assert!(crate::report::KINDS <= ENDS);

@@ -15,16 +15,23 @@ pub const CONTROL: u32 = 1 << 4;
 pub const CHANNELS: u32 = 1 << 5;
 /// An unmodified Linux.
 pub const LINUX: u32 = 1 << 6;
+/// A watchdog.
+pub const WATCHDOG: u32 = 1 << 7;
 /// All of them.
-pub const ALL: u32 = (1 << 7) - 1;
+pub const ALL: u32 = (1 << 8) - 1;
 
 /// Monitors that are built, by the names of their files: a smaller one first, the one with code for all last.
-pub const MONITORS: [(&str, u32); 4] = [
+pub const MONITORS: [(&str, u32); 6] = [
     ("monitor-small", CHANNELS),
-    ("monitor-control", CHANNELS | CONTROL | CORES | LOADS),
-    ("monitor-plain", ALL & !DEVICES),
-    ("monitor", ALL),
+    ("monitor-control", SMALL),
+    ("monitor-control-watched", SMALL | WATCHDOG),
+    ("monitor-plain", ALL & !(DEVICES | WATCHDOG)),
+    ("monitor", ALL & !WATCHDOG),
+    ("monitor-watched", ALL),
 ];
+
+/// Needs of a sandbox without devices that is no Linux.
+const SMALL: u32 = CHANNELS | CONTROL | CORES | LOADS;
 
 /// Returns the index in [`MONITORS`] of the smallest one with code for all of these needs.
 #[must_use]
@@ -54,5 +61,7 @@ mod tests {
         assert_eq!(MONITORS[smallest(0)].0, "monitor-small");
         assert_eq!(MONITORS[smallest(DEVICES)].0, "monitor");
         assert_eq!(MONITORS[smallest(LINUX)].0, "monitor-plain");
+        assert_eq!(MONITORS[smallest(WATCHDOG)].0, "monitor-control-watched");
+        assert_eq!(MONITORS[smallest(WATCHDOG | LINUX)].0, "monitor-watched");
     }
 }

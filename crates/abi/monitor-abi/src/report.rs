@@ -80,12 +80,14 @@ pub enum Cause {
     Config = 11,
     /// Ringing the receiver of a channel.
     Ring = 12,
+    /// A tick of the watchdog ([`crate::watch`]).
+    Watchdog = 13,
 }
 
 /// Number of causes.
-pub const CAUSES: usize = 13;
+pub const CAUSES: usize = 14;
 
-/// Kinds of denied accesses; a manifest's `[[health]] on` names them.
+/// Kinds of denied accesses, and of other findings; a manifest's `[[health]] on` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -106,10 +108,12 @@ pub enum Kind {
     /// A register of a mediated device (PCI configuration, MSI-X table, interrupt controller) that
     /// is not the sandbox's, or a value that it may not have.
     Device = 7,
+    /// No access: a core that does not go on.
+    Hang = 8,
 }
 
 /// Number of kinds.
-pub const KINDS: usize = 8;
+pub const KINDS: usize = 9;
 
 /// Conditions that refuse an access: which of a kind's rules did. Each has a counter and a first
 /// record of its own, so that accesses that one condition refuses hide none that another does.
@@ -158,10 +162,12 @@ pub enum Condition {
     DeviceWrite = 19,
     /// A device's register that did not show rest in time, at a new life.
     DeviceRest = 20,
+    /// A core that has not moved its progress word in time ([`crate::watch::Progress`]).
+    Hang = 21,
 }
 
 /// Number of conditions.
-pub const CONDITIONS: usize = 21;
+pub const CONDITIONS: usize = 22;
 
 impl Condition {
     /// Returns the kind of access that it refuses.
@@ -181,6 +187,7 @@ impl Condition {
             Self::Control | Self::Offer | Self::Link => Kind::Hypercall,
             Self::Shutdown => Kind::Shutdown,
             Self::DeviceRead | Self::DeviceWrite | Self::DeviceRest => Kind::Device,
+            Self::Hang => Kind::Hang,
         }
     }
 }
@@ -324,7 +331,7 @@ in_memory! {
         /// The incarnation that `first` is of.
         pub life: u32,
         /// Padding to the console.
-        pub reserved: [u32; 91],
+        pub reserved: [u32; 73],
         /// Console bytes; byte `n` lies at `n % CONSOLE`.
         pub console: [u8; CONSOLE],
     }

@@ -21,6 +21,8 @@ pub struct Confinement {
     pub ept: u64,
     /// Tag of the guest's translations, from 1 on.
     pub vpid: u16,
+    /// A watchdog has the preemption timer.
+    pub ticks: bool,
 }
 
 /// Bytes of the I/O bitmaps (25.6.4).
@@ -91,10 +93,11 @@ fn common(c: &Confinement, entry_controls: u32, out: &mut impl FnMut(u16, u64)) 
     out(field::MSR_BITMAP, c.msrs);
     out(TSC_OFFSET, 0);
     out(EPT_POINTER, ept::pointer(c.ept));
-    out(PIN_CONTROLS, pin::WANTED.into());
+    let (timer, saved) = if c.ticks { (pin::TIMER, exit_control::SAVE_TIMER) } else { (0, 0) };
+    out(PIN_CONTROLS, (pin::WANTED | timer).into());
     out(PRIMARY_CONTROLS, primary::WANTED.into());
     out(SECONDARY_CONTROLS, SECONDARY.into());
-    out(EXIT_CONTROLS, exit_control::WANTED.into());
+    out(EXIT_CONTROLS, (exit_control::WANTED | saved).into());
     out(ENTRY_CONTROLS, entry_controls.into());
     out(EXCEPTION_BITMAP, EXCEPTION_BITS);
     out(CR0_MASK, bulkhead_monitor_abi_x86::vmcs::CR0_MASK);

@@ -114,6 +114,8 @@ pub struct Sandbox {
     pub lines: Vec<Line>,
     /// Its guest has a controller with pins that are no lines of the machine's.
     pub pins: bool,
+    /// Its watchdog reads its progress words.
+    pub alive: bool,
     /// Sandboxes with reports that it may read.
     pub observe: Vec<usize>,
     /// Starts with the machine; otherwise it may never have run.

@@ -35,11 +35,11 @@ const R: (bool, bool) = (false, false);
 const RW: (bool, bool) = (true, false);
 const RWX: (bool, bool) = (true, true);
 
-/// Lists the memory that a sandbox's guest may reach. The frames of information page and reports are those that the
+/// Lists the memory that a sandbox's guest may reach. The frames of information page, progress words and reports are those that the
 /// monitors' own tables show.
 pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
     let sandbox = &claim.sandboxes[index];
-    let &Places { page, info, reports: [reports, stride], .. } = claim.arch.places();
+    let &Places { page, info, progress, reports: [reports, stride], .. } = claim.arch.places();
     let mut all = Vec::new();
     let mut give = |place: &Place, kind: (bool, bool), address, frame, len, (write, execute)| {
         let ((dma, device), place) = (kind, place.clone());
@@ -60,6 +60,9 @@ pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
     }
     if let Some(frame) = parts[index].info {
         give(&sandbox.place, SHOWN, info, frame, page, R);
+    }
+    if let Some(frame) = parts[index].progress {
+        give(&sandbox.place, SHOWN, progress, frame, page, RW);
     }
     for &seen in &sandbox.observe {
         for (n, &frame) in parts[seen].report.iter().enumerate() {

@@ -15,6 +15,8 @@ const GUEST: u64 = 0xFFFF_9000_0000_0000;
 const PRISTINE: u64 = 0xFFFF_A000_0000_0000;
 const CONFIG: u64 = 0xFFFF_FFFF_8010_0000;
 const INFO: u64 = 0xFFFF_FFFF_8018_0000;
+/// Only with a watchdog that reads them.
+const PROGRESS: u64 = 0xFFFF_FFFF_8038_0000;
 const VECTORS: u64 = 0xFFFF_FFFF_8020_0000;
 const REPORT: u64 = 0xFFFF_FFFF_8030_0000;
 const MAILBOX: u64 = 0xFFFF_FFFF_8040_0000;
@@ -62,6 +64,8 @@ pub struct Parts {
     pub frames: BTreeMap<u64, String>,
     /// The information page.
     pub info: Option<u64>,
+    /// The progress words.
+    pub progress: Option<u64>,
     /// The report: head, then cores.
     pub report: Vec<u64>,
     /// Control blocks by core.
@@ -100,6 +104,9 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     }
     all.push(Window { least: page, ..window(CONFIG, INFO - CONFIG, R, "configuration") });
     all.push(window(INFO, page, R, "information page"));
+    if sandbox.alive {
+        all.push(window(PROGRESS, page, R, "progress words"));
+    }
     if places.vectors {
         all.push(window(VECTORS, page, R, "interrupt descriptor table"));
     }
@@ -224,6 +231,7 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
     }
     let frame = |at: u64| regime.leaf(at).map(|l| l.frame + (at - l.address));
     parts.info = frame(INFO);
+    parts.progress = frame(PROGRESS).filter(|_| claim.sandboxes[i].alive);
     parts.report.extend(frame(REPORT));
     for core in 0..claim.sandboxes[i].cores.len() {
         let of = |pages: u64| frame(CORES + (core as u64 * CORE_STRIDE + pages) * page);

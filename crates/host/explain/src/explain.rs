@@ -89,6 +89,19 @@ pub fn fold(all: impl IntoIterator<Item = Explained>) -> Vec<Explained> {
     folded
 }
 
+/// Explains why a core was taken for one that hangs.
+fn hang(who: &Sandbox, denial: &Denial) -> (String, String, Rule, String) {
+    let every = who.watch.and_then(|watch| watch.alive).map_or(0, |alive| alive.every);
+    let period = who.watch.map_or(0, |watch| watch.period);
+    let ticks = denial.info;
+    (
+        format!("no move of its progress word in {ticks} ticks of {} us", period / 1_000),
+        format!("{}'s own", who.name),
+        const { Rule::of("watchdog") },
+        format!("{}: `alive` gives it {} us from a move to the next", place(who), every / 1_000),
+    )
+}
+
 /// Explains a denial of a sandbox's core.
 #[must_use]
 pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Explained {
@@ -100,6 +113,7 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         k if own.contains(&k) => arch::of(plan).denied(plan, who, denial),
         k if k == Kind::Hypercall as usize => hypercall(plan, who, denial),
         k if k == Kind::Device as usize => device(plan, who, denial),
+        k if k == Kind::Hang as usize => hang(who, denial),
         k if k == Kind::Instruction as usize => (
             format!("instruction with exit code {:#x}", denial.address),
             "the monitor's".into(),

@@ -5,7 +5,9 @@ use crate::rule::Rule;
 use crate::{arch, explain};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{CONTROL, CONTROL_START, index};
-use bulkhead_layout::map::{GUEST_HIGH, INFO_GPA, LINKS_END, REPORT_STRIDE, REPORTS_GPA};
+use bulkhead_layout::map::{
+    GUEST_HIGH, INFO_GPA, LINKS_END, PROGRESS_GPA, REPORT_STRIDE, REPORTS_GPA,
+};
 use bulkhead_layout::report::Denial;
 use bulkhead_plan::{
     Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, Right, Sandbox, Span, Trigger,
@@ -436,6 +438,17 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
     if (INFO_GPA..INFO_GPA + PAGE).contains(&gpa) {
         let why = "the same page in every sandbox".to_owned();
         return answer("its information page".into(), why, "reads", Allow::Has);
+    }
+    if (PROGRESS_GPA..PROGRESS_GPA + PAGE).contains(&gpa) {
+        let why = "its watchdog reads it".to_owned();
+        let words = |gets, allow| answer("its progress words".into(), why, gets, allow);
+        return match who.watch {
+            Some(bulkhead_plan::Watch { alive: Some(_), .. }) => words("writes", Allow::Has),
+            _ => {
+                let value = "\"100 ms\"".to_owned();
+                words("nothing", Allow::Line { place: own, key: "alive", value })
+            }
+        };
     }
     if (INFO_GPA..LINKS_END).contains(&gpa) {
         let why = "the window of information page, reports and channels".to_owned();

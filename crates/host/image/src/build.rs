@@ -154,6 +154,7 @@ fn image<T: Target>(
     let pristine = image.pristine(guests);
 
     let mut ops = pci::boot(&plan.machine);
+    ops.extend(T::Devices::timers(plan));
     let steps = ops.len() + T::Devices::steps(&plan.machine);
     let header_len = ops_at::<T>(plan) + steps * size_of::<ConfigOp>();
     image.map.header = image.pages.take(header_len as u64);

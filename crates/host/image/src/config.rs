@@ -16,6 +16,7 @@ use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Ram, Slice};
 use bulkhead_layout::pci::Function;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::State;
+use bulkhead_layout::watch::Watch;
 use bulkhead_layout::{MAX_SANDBOXES, need};
 use bulkhead_plan::{self as plan, Facts, Plan, RTC, Sandbox};
 use core::mem::offset_of;
@@ -95,7 +96,8 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
         true => State::Launching as u32,
         false => State::Stopped as u32,
     };
-    config.ends = sandbox.actions.map(Action::ends_in);
+    let ends = sandbox.actions.map(Action::ends_in);
+    config.ends[..ends.len()].copy_from_slice(&ends);
     config.core_ids = ids(sandbox);
     for (to, s) in config.first_core.iter_mut().zip(&input.plan.sandboxes).take(MAX_SANDBOXES) {
         *to = s.core_ids[0];
@@ -106,8 +108,22 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
     }
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
     config.argument = input.guest.argument;
+    config.watch = sandbox.watch.map_or_else(Watch::default, |own| watch(input, own));
     for (to, ram) in config.ram.iter_mut().zip(&sandbox.ram) {
         *to = Ram { gpa: ram.gpa, len: ram.len };
+    }
+}
+
+/// Its watchdog.
+fn watch(input: &Input, own: plan::Watch) -> Watch {
+    let period = own.period / 1_000;
+    let patience = |time| own.patience(time).min(u64::from(u32::MAX)) as u32;
+    Watch {
+        // A monitor's clock and the timer's differ, and a tick may be late.
+        least: (if facts(input).ticks_beside { period * 7 / 8 } else { period }) as u32,
+        alive: own.alive.map_or(0, |alive| patience(alive.every)),
+        first: own.alive.and_then(|alive| alive.first).map_or(0, patience),
+        ..Watch::default()
     }
 }
 
@@ -245,6 +261,7 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
         (control, need::CONTROL),
         (channels, need::CHANNELS),
         (matches!(sandbox.guest, plan::Guest::Linux { .. }), need::LINUX),
+        (sandbox.watch.is_some(), need::WATCHDOG),
     ];
     all.into_iter().filter(|(needed, _)| *needed).fold(0, |set, (_, need)| set | need)
 }
@@ -260,6 +277,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
         (config.loads != 0, need::LOADS, "loading"),
         (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
         (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),
+        (config.watch.least != 0, need::WATCHDOG, "a watchdog"),
     ];
     let lacks = told
         .into_iter()

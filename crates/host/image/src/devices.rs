@@ -50,6 +50,10 @@ pub trait Devices {
     fn tables(pages: &mut Pages, machine: &Machine, memory: &Space) -> Result<Option<u64>, Error>;
     /// Counts the steps of the boot code that the IOMMU adds to those of PCI.
     fn steps(machine: &Machine) -> usize;
+    /// Returns the boot code's steps that have timers bring the ticks of watchdogs.
+    fn timers(_: &Plan) -> Vec<ConfigOp> {
+        Vec::new()
+    }
     /// Bakes the IOMMU's other tables, with all grants.
     ///
     /// # Errors

@@ -32,6 +32,8 @@ pub fn page(plan: &Plan, index: usize, args: &str) -> Info {
     info.control = info.rights.iter().fold(0, |all, set| all | set);
     info.image = plan.image.len;
     info.monitors = monitors(plan);
+    let alive = sandbox.watch.and_then(|watch| watch.alive);
+    info.alive = alive.map_or(0, |alive| alive.every / 1_000);
     info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
     let seen =
         |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));

@@ -57,6 +57,7 @@ struct Places {
     text: Space,
     config: (u64, u64),
     info: u64,
+    progress: Option<u64>,
     vectors: Option<u64>,
     shadow: (u64, u64),
     stacks: u64,
@@ -125,7 +126,9 @@ pub fn bake<T: Target>(
             None => Ok(io_root),
         })
         .collect::<Result<Vec<_>, Error>>()?;
-    let shown = nested::Shown { info: info_pa, reports, ends: &functions.ends };
+    let alive = sandbox.watch.is_some_and(|watch| watch.alive.is_some());
+    let progress = alive.then(|| pages.take(facts.page));
+    let shown = nested::Shown { info: info_pa, progress, reports, ends: &functions.ends };
     let (reached, root) =
         nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?;
     let links = nested::links::<T::Nested>(pages, input.plan, input.index, root)?;
@@ -134,7 +137,7 @@ pub fn bake<T: Target>(
     let config_pa = pages.end();
     let control = [control, host];
     let told = Told {
-        confine: Confine { traps, root, tag: input.index as u32 + 1 },
+        confine: Confine { traps, root, tag: input.index as u32 + 1, ticks: sandbox.watch.is_some() },
         control,
         functions: &functions,
         shadow,
@@ -149,6 +152,7 @@ pub fn bake<T: Target>(
         text,
         config: (config_pa, tables - config_pa),
         info: info_pa,
+        progress,
         vectors,
         shadow: (shadow_pa, shadow_len),
         stacks,
@@ -183,6 +187,9 @@ fn space<T: Target>(
     own.add(INFO_VA, places.info, page, Rights::R, "information page");
     if let Some(vectors) = places.vectors {
         own.add(VECTORS_VA, vectors, page, Rights::R, "vectors");
+    }
+    if let Some(progress) = places.progress {
+        own.add(PROGRESS_VA, progress, page, Rights::R, "progress words");
     }
     own.add(SHADOW_VA, places.shadow.0, places.shadow.1, Rights::RW, "shadow of registers");
     for (span, rights) in &functions.pages {

@@ -44,6 +44,8 @@ fn ram(all: &mut Space, ram: Ram, guest: &Guest) {
 pub struct Shown<'a> {
     /// Its information page.
     pub info: u64,
+    /// Its progress words.
+    pub progress: Option<u64>,
     /// All sandboxes' reports.
     pub reports: &'a [u64],
     /// Its ends of channels.
@@ -125,6 +127,10 @@ pub fn tables<F: Stage2>(
         What::Report(other) => Some((shown.reports[other], "report of an observed sandbox")),
         _ => None,
     });
+    let progress = reach.iter().filter(|reach| reach.what == What::Progress);
+    for (words, pa) in progress.zip(shown.progress) {
+        space.add(words.at, pa, words.len, Rights::RW, "progress words");
+    }
     for span in pci::mapped(&sandbox.functions, F::PAGE) {
         space.device(span.start, span.start, span.len, Rights::RW, "registers of a function");
     }

@@ -84,4 +84,6 @@ pub struct Confine {
     pub root: u64,
     /// Number of the guest, from 1 on.
     pub tag: u32,
+    /// It has a watchdog.
+    pub ticks: bool,
 }

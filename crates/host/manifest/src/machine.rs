@@ -15,7 +15,7 @@ mod pci;
 mod x86;
 
 pub use x86::EXAMPLE;
-use x86::{arch as named, banks as split, check as foreign, controller, emulated, iommu};
+use x86::{arch as named, banks as split, check as foreign, controller, emulated, hpet, iommu};
 
 /// Reads and checks a machine description.
 ///
@@ -96,6 +96,7 @@ fn convert(
     let iommu = iommu(&mut view);
     emulator(&mut view);
     let controller = controller(&mut view);
+    let hpet = hpet(&mut view);
     bus::check(&mut view, pci.as_ref(), &functions, &ram);
     if !view.found.is_empty() {
         return Err(view.found);
@@ -117,6 +118,7 @@ fn convert(
         functions,
         iommu,
         controller,
+        hpet,
         console,
         debug_port: file.debug_port.unwrap_or(0),
         qemu: file.qemu.as_ref().map(|qemu| qemu.args.clone()).unwrap_or_default(),

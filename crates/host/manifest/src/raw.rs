@@ -132,6 +132,10 @@ pub struct Sandbox {
     /// Sandboxes that it may restart; one that does not run only if it may start it, too.
     #[serde(default)]
     pub restart: Vec<RightOver>,
+    /// Time from a look of its monitor at it to the next, such as `"100 ms"`, whatever the guest does: its *watchdog*.
+    pub watchdog: Option<String>,
+    /// How often each of its cores moves its progress word, at least. The watchdog looks whether it does.
+    pub alive: Option<Alive>,
     /// Sandboxes with reports (state, exits, denials, console) that it may read.
     #[serde(default)]
     pub observe: Vec<String>,
@@ -146,6 +150,46 @@ pub struct Sandbox {
     pub learn: bool,
     /// Its importance for the system. Shown by `bulkhead plan`.
     pub criticality: Option<Criticality>,
+}
+
+/// How often a guest's cores move their progress words.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Alive {
+    /// Time from a move to the next, at most. The first one may take any time.
+    Every(String),
+    /// That, and the time until the first one.
+    Limited(LimitedAlive),
+}
+
+/// How often a guest's cores move their progress words, and when they begin to.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitedAlive {
+    /// Time from a move to the next, at most, such as `"100 ms"`.
+    pub every: String,
+    /// Time from a core's start to its first move, at most, such as `"20 s"`.
+    pub first: String,
+}
+
+impl Alive {
+    /// The time between two moves, as it was written.
+    #[must_use]
+    pub fn every(&self) -> &str {
+        match self {
+            Self::Every(every) => every,
+            Self::Limited(limited) => &limited.every,
+        }
+    }
+
+    /// The time until the first move, if it was written.
+    #[must_use]
+    pub fn first(&self) -> Option<&str> {
+        match self {
+            Self::Every(_) => None,
+            Self::Limited(limited) => Some(&limited.first),
+        }
+    }
 }
 
 /// A sandbox that another sandbox may stop, start or restart.
@@ -453,19 +497,19 @@ pub enum Notify {
     Adaptive,
 }
 
-/// An action after a denied access.
+/// An action after a denied access, or another finding.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// The sandbox that was denied the access.
+    /// The sandbox that was denied the access, or that it was found in.
     pub sandbox: String,
-    /// The kind of access.
+    /// The kind of access or finding.
     pub on: Event,
     /// Action to take.
     pub action: Action,
 }
 
-/// Kinds of denied accesses.
+/// Kinds of denied accesses, and other findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
@@ -486,6 +530,8 @@ pub enum Event {
     /// A register of a PCI function, MSI-X table or IOAPIC that is not the
     /// sandbox's, or a value that it may not have.
     DeviceViolation,
+    /// A core that has not moved its progress word in time (`alive`).
+    Hang,
 }
 
 impl Event {
@@ -499,6 +545,7 @@ impl Event {
         Self::HypercallViolation,
         Self::TripleFault,
         Self::DeviceViolation,
+        Self::Hang,
     ];
 
     /// As manifests write it.
@@ -508,7 +555,7 @@ impl Event {
     }
 }
 
-/// Action after a denied access.
+/// Action after a denied access or another finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {

@@ -3,7 +3,7 @@
 
 mod x86;
 
-pub use x86::{Arch, IoapicEntry, IommuEntry, IommuKind};
+pub use x86::{Arch, HpetEntry, IoapicEntry, IommuEntry, IommuKind};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -44,6 +44,8 @@ pub struct MachineFile {
     pub iommu: Option<IommuEntry>,
     /// Controller that takes interrupts from lines.
     pub ioapic: Option<IoapicEntry>,
+    /// Timers beside its cores; without them there are no watchdogs under SVM.
+    pub hpet: Option<HpetEntry>,
     /// Emulator in which `bulkhead run` boots it; QEMU if it is not given.
     pub emulator: Option<Emulator>,
     /// How QEMU emulates it.

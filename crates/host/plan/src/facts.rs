@@ -30,6 +30,8 @@ pub struct Facts {
     pub function: u64,
     /// Physical address at which the boot loader puts an image.
     pub image: u64,
+    /// Ticks of a watchdog come from a timer beside the cores.
+    pub ticks_beside: bool,
     /// Physical page of the cores' start-up code, if it has a place outside of the image.
     pub start_code: Option<u64>,
     /// Lowest address of a sandbox's memory: firmware has what lies below.
@@ -55,6 +57,8 @@ pub struct GuestMap {
     pub ram: [Span; 2],
     /// Information page.
     pub info: u64,
+    /// Progress words.
+    pub progress: u64,
     /// Reports of observed sandboxes.
     pub reports: u64,
     /// Distance of two reports.

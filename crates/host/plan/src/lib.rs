@@ -14,6 +14,7 @@ mod reach;
 mod rights;
 mod system;
 mod types;
+mod watch;
 mod x86;
 
 pub use dma::Dma;
@@ -25,4 +26,5 @@ pub use reach::{Access, Reach, What};
 pub use rights::{RIGHTS, Right, Rings, doorbell};
 pub use system::*;
 pub use types::*;
+pub use watch::{Alive, Hpet, Tick, Watch, ticks};
 pub use x86::{PIT, RTC};

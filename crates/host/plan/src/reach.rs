@@ -39,6 +39,8 @@ pub enum What {
     Ram(u64),
     /// Its information page.
     Info,
+    /// Its progress words.
+    Progress,
     /// Report of a sandbox.
     Report(usize),
     /// A piece of a BAR: index of the function among its own, number of the BAR.
@@ -85,6 +87,9 @@ impl Plan {
             add(ram.gpa, ram.len, access, What::Ram(ram.hpa));
         }
         add(facts.guest.info, facts.page, Access::Read, What::Info);
+        if sandbox.watch.is_some_and(|watch| watch.alive.is_some()) {
+            add(facts.guest.progress, facts.page, Access::Write, What::Progress);
+        }
         for &other in &sandbox.observe {
             let at = facts.guest.reports + other as u64 * facts.guest.report_stride;
             let len = facts.paged(report::size(self.sandboxes[other].cores.len()));

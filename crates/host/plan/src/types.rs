@@ -1,7 +1,9 @@
 //! The plan's data.
 
 use crate::facts::Doorbells;
-use crate::{Controller, Facts, Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger};
+use crate::{
+    Controller, Facts, Function, Granted, Hpet, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger, Watch,
+};
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::REQUESTS;
@@ -175,6 +177,8 @@ pub struct Machine {
     pub iommu: Option<Iommu>,
     /// Controller that takes interrupts from lines.
     pub controller: Option<Controller>,
+    /// Timers beside the cores, which send messages.
+    pub hpet: Option<Hpet>,
     /// First port of the 16550 for the boot code's messages; 0: there is none.
     pub console: u16,
     /// Debug console port for the boot code's messages; 0: there is none.
@@ -284,6 +288,8 @@ pub struct Sandbox {
     pub observe: Vec<usize>,
     /// Action after a denied access, by kind.
     pub actions: [Action; KINDS],
+    /// Its watchdog.
+    pub watch: Option<Watch>,
     /// Starts with the machine.
     pub autostart: bool,
     /// It is being tried out: accesses that are not granted are noted for its author.
@@ -306,6 +312,7 @@ impl Default for Sandbox {
             control: Default::default(),
             observe: Vec::new(),
             actions: [Action::Stop; KINDS],
+            watch: None,
             autostart: true,
             learn: false,
             criticality: None,

@@ -31,6 +31,7 @@ pub const SVM: Facts = Facts {
     // PCI Express 5.0, 7.2.2.
     function: 4096,
     image: map::IMAGE_PA,
+    ticks_beside: true,
     start_code: Some(TRAMPOLINE_PA),
     lowest: 1 << 20,
     boot_sees: 1 << 32,
@@ -51,6 +52,7 @@ pub const SVM: Facts = Facts {
             Span { start: map::GUEST_HIGH, len: u64::MAX - map::GUEST_HIGH },
         ],
         info: map::INFO_GPA,
+        progress: map::PROGRESS_GPA,
         reports: map::REPORTS_GPA,
         report_stride: map::REPORT_STRIDE,
         configuration: map::ECAM_GPA,
@@ -64,4 +66,4 @@ pub const SVM: Facts = Facts {
 };
 
 /// Facts of x86-64 with Intel's VT-x.
-pub const VMX: Facts = Facts { name: "x86-64-vmx", monitors: MONITORS_VMX, files: "vmx-", ..SVM };
+pub const VMX: Facts = Facts { name: "x86-64-vmx", monitors: MONITORS_VMX, files: "vmx-", ticks_beside: false, ..SVM };

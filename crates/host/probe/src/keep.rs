@@ -1,5 +1,5 @@
 //! Keeps facts of an older description that no Linux can know. They are its name, its console, its debug port,
-//! `[qemu]`, further requester IDs of functions, and lines that Linux has not routed. Devices with ports where Linux
+//! `[qemu]`, its HPET's comparators, further requester IDs of functions, and lines that Linux has not routed. Devices with ports where Linux
 //! shows nothing are kept, too, and an IOMMU that does not see the IOAPIC's messages.
 
 use crate::found::Found;
@@ -25,6 +25,7 @@ pub fn keep(found: &mut Found, old: &MachineFile) -> Vec<String> {
     file.name.clone_from(&old.name);
     file.debug_port = old.debug_port;
     file.qemu.clone_from(&old.qemu);
+    file.hpet.clone_from(&old.hpet);
     file.emulator = old.emulator.or(file.emulator);
     let is_there = |name: &&String| file.device.iter().any(|device| device.name == **name);
     if let Some(console) = old.console.as_ref().filter(is_there) {

@@ -141,6 +141,12 @@ pub fn toml(file: &MachineFile, notes: &[String]) -> String {
         out.key("base", &format!("{:#x}", ioapic.base));
         out.key("lines", &ioapic.lines.to_string());
     }
+    if let Some(hpet) = &file.hpet {
+        out.table("[hpet]");
+        out.key("base", &format!("{:#x}", hpet.base));
+        out.key("comparators", &hpet.comparators.to_string());
+        out.key("period", &hpet.period.to_string());
+    }
     file.function.iter().for_each(|entry| function(&mut out, entry));
     out.0
 }

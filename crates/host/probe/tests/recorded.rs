@@ -121,6 +121,9 @@ fn only_what_linux_cannot_know_is_kept() {
         "ports = [[0xcc0, 0xccf], [0xcd8, 0xce3]]",
         "nobody = \"it adds and removes cores and PCI devices\"",
         "ecam_register = { at = 0x60 }",
+        "[hpet]",
+        "comparators = 16",
+        "period = 10000000",
         "requesters = [\"00:00.0\"]",
     ];
     assert_eq!(before_qemu.iter().map(|line| ***line).collect::<Vec<_>>(), kept);

@@ -75,6 +75,7 @@ pub fn translate(
         need(rights, need::CONTROL);
         need(plan.channels.iter().any(|c| messages(c) || rings(c)), need::CHANNELS);
         need(matches!(sandbox.guest, Guest::Linux { .. }), need::LINUX);
+        need(sandbox.watch.is_some(), need::WATCHDOG);
         sandboxes.push(claim::Sandbox {
             monitor: monitors[need::smallest(needs)].clone(),
             name: sandbox.name.clone(),
@@ -88,6 +89,7 @@ pub fn translate(
             ports: ports(sandbox),
             lines,
             observe: sandbox.observe.clone(),
+            alive: sandbox.watch.is_some_and(|watch| watch.alive.is_some()),
             starts: sandbox.autostart,
             pins: ends.iter().any(|end| end.woken.is_some()),
             ends: ends.iter().map(|end| self::end(plan, end)).collect(),

@@ -157,7 +157,7 @@ fn plausible(op: &ConfigOp) -> bool {
         ConfigOp::EXPECT_AT => (op.value % 4 == 0, 256),
         ConfigOp::VALIDATE => (op.value % 4096 == 0, 4096 - 4),
         ConfigOp::AT => (op.value % 4096 == 0 && op.value != 0, 4),
-        ConfigOp::SET | ConfigOp::NEED | ConfigOp::AWAIT | ConfigOp::CLEAR => (true, 4096),
+        ConfigOp::SET..=ConfigOp::LAST => (true, 4096),
         ConfigOp::FLUSH => (true, 4),
         _ => (false, 0),
     };
@@ -167,7 +167,7 @@ fn plausible(op: &ConfigOp) -> bool {
 /// Registers are named after the page that they are in.
 fn placed(ops: &[ConfigOp]) -> bool {
     // Before the first page is chosen there is none that an offset could be in.
-    let named = |op: &ConfigOp| (ConfigOp::SET..=ConfigOp::CLEAR).contains(&op.kind);
+    let named = |op: &ConfigOp| (ConfigOp::SET..=ConfigOp::LAST).contains(&op.kind);
     !ops.iter().take_while(|op| op.kind != ConfigOp::AT).any(named)
 }
 

@@ -9,6 +9,7 @@ use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
 use core::cell::Cell;
+use bulkhead_monitor_abi::watch::Progress;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// State of a core that no other core touches.
@@ -18,6 +19,14 @@ pub struct Local {
     pub doorbell: Cell<u8>,
     /// Restarts of the sandbox when this core last began.
     pub incarnation: Cell<u32>,
+    /// Clock from which on a doorbell is a tick of the watchdog.
+    pub due: Cell<u64>,
+    /// The guest's progress word at the last tick.
+    pub progress: Cell<u64>,
+    /// Ticks since it moved.
+    pub still: Cell<u32>,
+    /// Ticks after which the core hangs.
+    pub patience: Cell<u32>,
 }
 
 /// State of a core that the sandbox's other cores touch, too.
@@ -62,6 +71,8 @@ pub trait Layout {
     fn clock(&self) -> &Clock;
     /// Returns a word of a channel, by its monitor-virtual address.
     fn word(&self, at: u64) -> &AtomicU64;
+    /// Returns the guest's progress words. Only where the watchdog looks at them.
+    fn progress(&self) -> &Progress;
     /// Returns the steps of a launch record.
     fn ops(&self, part: Slice) -> &[Op];
     /// Entries of a link in the guest's tables.
@@ -129,6 +140,8 @@ pub trait Interrupts {
     fn hear(&self);
     /// Sleeps until [`Local::doorbell`] is set.
     fn sleep(&self);
+    /// Has the watchdog's next tick come at a time, where the core itself brings it.
+    fn tick_at(&self, due: u64);
     /// Puts this core's interrupt controller in its state after a reset: no timer, nothing pending, nothing in service.
     fn silence(&self);
 }

@@ -16,6 +16,7 @@ pub mod mail;
 mod outcome;
 pub mod record;
 pub mod signal;
+pub mod watch;
 
 pub use contract::{Devices, Interrupts, Layout, Monitor, Vcpu};
 pub use outcome::{Outcome, Then};

@@ -3,7 +3,7 @@
 
 use crate::contract::Monitor;
 use crate::record::record;
-use crate::{link, mail, signal};
+use crate::{link, mail, signal, watch};
 use bulkhead_monitor_abi::cores::To;
 use bulkhead_monitor_abi::load::{HEAD, PROGRAM_GPA, sum};
 use bulkhead_monitor_abi::map::GUEST_VA;
@@ -76,6 +76,7 @@ fn load<M: Monitor>(m: &M) -> Option<u64> {
 fn fresh<M: Monitor>(m: &M, record: Slice) {
     m.reset(m.ops(record));
     m.local().incarnation.set(incarnation(m));
+    watch::begin(m);
     // The steady phase begins anew with the guest.
     m.counters().steady_ticks.store(0, Ordering::Relaxed);
 }

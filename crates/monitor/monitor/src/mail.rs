@@ -3,7 +3,7 @@
 
 use crate::contract::Monitor;
 use crate::outcome::Outcome;
-use crate::{link, signal};
+use crate::{link, signal, watch};
 use bulkhead_monitor_abi::bell::{self, End};
 use bulkhead_monitor_abi::hypercall::{BAD_ARGUMENT, BUSY, CONTROL_START, CONTROL_STOP, OK, index};
 use bulkhead_monitor_abi::mail::{self, Effect, Way};
@@ -15,6 +15,8 @@ use core::sync::atomic::Ordering;
 pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     // It is still pending: take it. One that comes later causes an exit again.
     m.hear();
+    let tick = watch::due(m);
+    let cause = if tick { Cause::Watchdog } else { cause };
     // Cleared before the look: a doorbell during it sets the flag again.
     m.local().doorbell.set(0);
     let unmaskable = match signal::receive(m, cause) {
@@ -22,11 +24,13 @@ pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
         Err(outcome) => return outcome,
     };
     link::look(m);
-    match asked(m) {
-        Some(state) => Outcome::end(cause, state),
+    let done = match asked(m) {
+        Some(state) => return Outcome::end(cause, state),
         None if unmaskable => Outcome::inject(cause, M::UNMASKABLE),
         None => Outcome::resume(cause),
-    }
+    };
+    // A tick and a doorbell may have become one, so that the tick comes on top of the mail.
+    if tick { watch::look(m, done) } else { done }
 }
 
 /// Returns the state in which other sandboxes' requests end the guest's life, if one does; the first core looks.

@@ -10,7 +10,7 @@ use bulkhead_kernel::abi::at;
 use bulkhead_layout::image::Sandbox as Described;
 use bulkhead_layout::map::CONFIG_VA;
 use bulkhead_layout::monitor::Slice;
-use bulkhead_layout::need;
+use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::record::Op;
 use bulkhead_plan::kernel::{self, Kernel};
 use bulkhead_plan::{
@@ -283,7 +283,7 @@ pub fn monitor() -> Vec<u8> {
 /// See [`bake_for`].
 pub fn baked(system: &System) -> Result<Baked, Error> {
     let boot = elf::file(FACTS.image + 0x400, &[(FACTS.image, Rights::RX, &[1; 0x2000])], &[]);
-    bake_for::<Odd>(system, &Programs { boot: &boot, monitors: [&monitor(); 4] })
+    bake_for::<Odd>(system, &Programs { boot: &boot, monitors: [&monitor(); MONITORS.len()] })
 }
 
 /// An image's tables, in memory.

@@ -46,6 +46,7 @@ const PLACES: Places = Places {
     own_page: None,
     lock: true,
     info: 0xD000_0000,
+    progress: 0xD000_1000,
     reports: [0xD100_0000, 0x4_0000],
     function: 4096,
     configuration: Range { start: 0xC000_0000, len: 256 << 20 },

@@ -1,7 +1,7 @@
 //! A PC's devices: the IOAPIC, and AMD's or Intel's IOMMU.
 
 use super::vtd::{self, Source};
-use super::{ioapic, iommu};
+use super::{hpet, ioapic, iommu};
 use crate::Error;
 use crate::devices::{Devices, Grant, Route, Unit};
 use crate::pages::Pages;
@@ -9,6 +9,7 @@ use crate::space::Space;
 use bulkhead_arch_x86::iommu::IoPages;
 use bulkhead_arch_x86::vtd::IoPages as VtdPages;
 use bulkhead_ioapic::Lines;
+use bulkhead_layout::image::ConfigOp;
 use bulkhead_layout::info::Info;
 use bulkhead_layout::x86;
 use bulkhead_plan::{Bdf, Machine, Plan};
@@ -57,6 +58,10 @@ impl Devices for Pc {
             return memory.bake::<VtdPages>(pages, None);
         }
         memory.bake::<IoPages>(pages, None)
+    }
+
+    fn timers(plan: &Plan) -> Vec<ConfigOp> {
+        hpet::steps(plan)
     }
 
     fn steps(machine: &Machine) -> usize {

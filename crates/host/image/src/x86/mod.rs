@@ -4,6 +4,7 @@
 mod acpi;
 mod devices;
 mod guest;
+mod hpet;
 pub mod ioapic;
 mod iommu;
 mod kernel;
@@ -244,7 +245,7 @@ impl Virtualization for Vmx {
 
 fn vmx(confine: &Confine) -> vmcs::Confinement {
     let [io, msrs] = confine.traps;
-    vmcs::Confinement { io, msrs, ept: confine.root, vpid: confine.tag as u16 }
+    vmcs::Confinement { io, msrs, ept: confine.root, vpid: confine.tag as u16, ticks: confine.ticks }
 }
 
 /// A step of a record that the monitor plays by VMWRITE. Its length is the register that the monitor looks into for a
@@ -307,7 +308,8 @@ fn each_port(sandbox: &Sandbox, mut allow: impl FnMut(u16)) {
 mod tests {
     use super::{Confine, Entry64, Op, Svm, Virtualization, Vmx};
 
-    const CONFINE: Confine = Confine { traps: [0x100_0000, 0x100_2000], root: 0x100_3000, tag: 1 };
+    const CONFINE: Confine =
+        Confine { traps: [0x100_0000, 0x100_2000], root: 0x100_3000, tag: 1, ticks: false };
     const ENTRY: Entry64 = Entry64 { rip: 0x20_0000, rsp: 0x8000, cr3: 0x2000, gdt: 0x1000 };
 
     #[test]

@@ -7,7 +7,7 @@ use crate::raw_machine::{self, BarKind, IommuKind};
 use crate::size;
 use crate::source::{Step, k, n};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::{self as plan, Arch, Controller, Ioapic, Iommu, PIT, Span};
+use bulkhead_plan::{self as plan, Arch, Controller, Hpet, Ioapic, Iommu, PIT, Span};
 
 /// A machine description, for messages.
 pub const EXAMPLE: &str = "machines/qemu-q35.toml";
@@ -27,7 +27,7 @@ pub fn check(view: &mut View<'_, '_>) {
     }
     let file = view.file;
     let (messages, units) = ("the boot code has no console there", "no unit of it is known");
-    let plain: [(bool, &[Step<'_>], &str); 5] = [
+    let plain: [(bool, &[Step<'_>], &str); 6] = [
         (file.console.is_some(), &[k("console")], messages),
         (file.debug_port.is_some(), &[k("debug_port")], messages),
         (
@@ -37,6 +37,7 @@ pub fn check(view: &mut View<'_, '_>) {
         ),
         (file.ioapic.is_some(), &[k("ioapic")], units),
         (file.iommu.is_some(), &[k("iommu")], units),
+        (file.hpet.is_some(), &[k("hpet")], units),
     ];
     for (_, path, why) in plain.into_iter().filter(|(there, ..)| *there) {
         refuse(view, path, why);
@@ -184,6 +185,29 @@ pub fn controller(view: &mut View<'_, '_>) -> Option<Controller> {
     Some(Controller::Ioapic(Ioapic { base: entry.base, lines: entry.lines }))
 }
 
+/// The timers beside the cores.
+pub fn hpet(view: &mut View<'_, '_>) -> Option<Hpet> {
+    let entry = view.file.hpet.as_ref()?;
+    if !entry.base.is_multiple_of(PAGE) || entry.base >= 1 << 32 || entry.base == 0 {
+        let message = format!("there cannot be an HPET at {:#x}", entry.base);
+        let help = "its registers start at a multiple of 4 KiB below 4 GiB";
+        view.report(HPET, &[k("hpet"), k("base")], message, help);
+    }
+    // IA-PC HPET 1.0a, 2.3.4: NUM_TIM_CAP has 5 bits, and COUNTER_CLK_PERIOD is at most 0x05F5_E100.
+    if !(1..=32).contains(&entry.comparators) {
+        let message = format!("an HPET does not have {} comparators", entry.comparators);
+        view.report(HPET, &[k("hpet"), k("comparators")], message, "write 1 to 32");
+    }
+    if !(1..=100_000_000).contains(&entry.period) {
+        let message = format!("an HPET's counter has no period of {} fs", entry.period);
+        let help = "write 1 to 100000000 femtoseconds";
+        view.report(HPET, &[k("hpet"), k("period")], message, help);
+    }
+    Some(Hpet { base: entry.base, comparators: entry.comparators, period: entry.period })
+}
+
+const HPET: &str = "machine-hpet";
+
 /// A line is one of the IOAPIC's.
 pub fn line(view: &mut View<'_, '_>, path: &[Step<'_>], line: u32) {
     if let Some(ioapic) = view.file.ioapic.as_ref().filter(|ioapic| line >= ioapic.lines) {
@@ -200,7 +224,8 @@ pub fn units(view: &View<'_, '_>) -> Vec<(String, Span)> {
     let local = ("the local APIC".to_owned(), Span { start: 0xFEE0_0000, len: 1 << 20 });
     let ioapic = file.ioapic.iter().map(|unit| ("the IOAPIC", unit.base, 0x1000));
     let iommu = file.iommu.iter().map(|unit| ("the IOMMU", unit.base, 0x4000));
-    let others = ioapic.chain(iommu);
+    let hpet = file.hpet.iter().map(|unit| ("the HPET", unit.base, 0x1000));
+    let others = ioapic.chain(iommu).chain(hpet);
     let others = others.map(|(name, start, len)| (name.to_owned(), Span { start, len }));
     [local].into_iter().chain(others).collect()
 }

@@ -41,6 +41,19 @@ pub enum IommuKind {
     VtD,
 }
 
+/// A High Precision Event Timer.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HpetEntry {
+    /// Address of its registers.
+    pub base: u64,
+    /// Its comparators, the first ones, that repeat by themselves (`Tn_PER_INT_CAP`) and send messages
+    /// (`Tn_FSB_INT_DEL_CAP`).
+    pub comparators: u32,
+    /// Femtoseconds of a tick of its counter (`COUNTER_CLK_PERIOD`).
+    pub period: u32,
+}
+
 /// An IOAPIC.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

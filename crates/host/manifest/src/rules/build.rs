@@ -14,12 +14,14 @@ use bulkhead_plan as plan;
 use bulkhead_plan::{Appended, Channel, Part, System, Wanted};
 
 /// Returns the actions after denied accesses for which the manifest has none. An access that cannot be completed
-/// stops the sandbox; any other has no effect.
+/// stops the sandbox, and so does a core that hangs; any other has no effect.
 #[must_use]
 pub fn default_actions() -> [Action; KINDS] {
     let mut actions = [Action::Ignore; KINDS];
     actions[Kind::Memory as usize] = Action::Stop;
     actions[Kind::Shutdown as usize] = Action::Stop;
+    // Its core does nothing more.
+    actions[Kind::Hang as usize] = Action::Stop;
     actions
 }
 
@@ -162,6 +164,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         control: super::rights::control(cx, item),
         observe: indices(cx, &item.observe),
         actions,
+        watch: super::watch::watch(item),
         autostart: item.autostart,
         learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {

@@ -16,6 +16,7 @@ pub mod monitors;
 pub mod names;
 pub mod pci;
 pub mod rights;
+pub mod watch;
 
 use crate::diagnostic::Diagnostic;
 use crate::guest_file::{Kernel, Program};
@@ -89,6 +90,10 @@ pub const ALL: &[Rule] = &[
     health::health_known,
     health::health_twice,
     health::health_ignore,
+    watch::watchdog_time,
+    watch::alive_time,
+    watch::health_hang,
+    watch::watchdog_timer,
     monitors::monitors_guest,
     monitors::monitors_right,
     monitors::monitors_line,
@@ -130,6 +135,7 @@ pub const ALL: &[Rule] = &[
 /// Names of all rules, those of the shape and of machine descriptions too.
 pub const NAMES: &[&str] = &[
     "admission",
+    "alive-time",
     "args-text",
     "bells-too-many",
     "channel-from",
@@ -161,6 +167,7 @@ pub const NAMES: &[&str] = &[
     "endpoint-server",
     "ends-with-known",
     "file-missing",
+    "health-hang",
     "health-ignore",
     "health-known",
     "health-twice",
@@ -182,6 +189,7 @@ pub const NAMES: &[&str] = &[
     "machine-cores",
     "machine-device",
     "machine-emulator",
+    "machine-hpet",
     "machine-image",
     "machine-memory",
     "machine-missing",
@@ -243,6 +251,8 @@ pub const NAMES: &[&str] = &[
     "unknown-key",
     "unknown-value",
     "version-known",
+    "watchdog-time",
+    "watchdog-timer",
     "windows-too-many",
     "wrong-type",
 ];

@@ -41,6 +41,7 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             ("restart", !sandbox.restart.is_empty()),
             ("observe", !sandbox.observe.is_empty()),
             ("links", sandbox.links.is_some()),
+            ("watchdog", sandbox.watchdog.is_some()),
             ("learn", sandbox.learn),
             ("autostart", !sandbox.autostart),
         ];

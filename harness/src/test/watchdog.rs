@@ -1,0 +1,181 @@
+//! Watchdogs: a core that stops, in whatever way, is found in time, and its sandbox does what the manifest says.
+
+use super::driver::{Bench, Job};
+use super::system::{Manifest, Seen, run};
+use bulkhead_layout::report::Kind;
+use std::time::Duration;
+
+/// Ways to stop (`guests/hang`).
+const WAYS: [&str; 12] = [
+    "off", "on", "sleep", "sleep-off", "shadow", "masked", "nmi", "itself", "deaf", "calls", "cpuid",
+    "registers",
+];
+/// Milliseconds of a period. Without a metronome timers are late by up to 1.5 ms.
+const PERIOD: u64 = 20;
+/// That, in nanoseconds.
+const LATE: u64 = 1_500_000;
+/// Cores of QEMU's machine that the tests use.
+const CORES: usize = 6;
+
+pub fn jobs() -> Vec<Job> {
+    let mut jobs: Vec<Job> = WAYS
+        .chunks(CORES)
+        .map(|ways| {
+            let name = format!("watchdog/{}", ways[0]);
+            Job::one(name, 120, move |bench| found(&stopping(ways, bench)?, ways))
+        })
+        .collect();
+    jobs.push(Job::one("watchdog/second-core", 120, second));
+    jobs.push(Job::one("watchdog/alive", 120, alive));
+    jobs.push(Job::one("watchdog/never", 120, never));
+    jobs.push(Job::one("watchdog/ignored", 120, ignored));
+    jobs
+}
+
+/// Lines of a sandbox with a watchdog.
+fn watched(alive: &str) -> String {
+    format!("watchdog = \"{PERIOD} ms\"\nalive = {alive}\n")
+}
+
+/// An entry of `[[health]]`.
+fn health(sandbox: &str, action: &str) -> String {
+    format!("[[health]]\nsandbox = \"{sandbox}\"\non = \"hang\"\naction = \"{action}\"\n")
+}
+
+fn every() -> String {
+    format!("\"{} ms\"", PERIOD - 1)
+}
+
+fn with(manifest: Manifest, more: &str) -> Manifest {
+    Manifest(manifest.0 + more)
+}
+
+/// A sandbox for each way, on a core of its own, beside one that goes on.
+fn stopping(ways: &[&str], bench: &Bench) -> Result<Seen, String> {
+    let mut manifest = Manifest::new().ends_with(ways);
+    for (core, way) in (0..).zip(ways) {
+        let args = format!("way={way}");
+        manifest = manifest.bare(way, "hang", &args, &[core], "4 MiB", &watched(&every()));
+    }
+    let steady = watched(&every());
+    manifest = manifest.bare("steady", "hang", "", &[CORES as u32], "4 MiB", &steady);
+    let healths: String = ways.iter().map(|way| health(way, "restart")).collect();
+    run(&with(manifest, &healths), &bench.dir, |o| {
+        o.limit = Duration::from_secs(100);
+        o.audit = true;
+    })
+}
+
+/// Nanoseconds from the end of a sandbox' progress to its finding.
+fn taken(seen: &Seen, name: &str, way: &str) -> Result<u64, String> {
+    let said = format!("[{name}] hang: {way} at ");
+    let at = seen.console.split_once(&said).and_then(|(_, rest)| rest.lines().next());
+    let at = at.and_then(|at| at.trim().parse::<u64>().ok());
+    let at = at.ok_or_else(|| seen.wrong(format!("{name} does not say when it stops")))?;
+    let own = |d: &&bulkhead_explain::Explained| d.sandbox == name && d.kind == "hang";
+    let found = seen.denials.iter().find(own);
+    let found = found.ok_or_else(|| seen.wrong(format!("no record of {name}'s hang")))?;
+    let hz = seen.outcome()?.snapshot.boot.map_or(0, |boot| boot.hz);
+    seen.ensure(hz > 0 && found.record.ticks > at, "it was found before it stopped")?;
+    Ok(((found.record.ticks - at) as u128 * 1_000_000_000 / u128::from(hz)) as u64)
+}
+
+/// Each was found within two periods and began anew; the one beside them was not touched.
+fn found(seen: &Seen, ways: &[&str]) -> Result<String, String> {
+    let mut worst = 0;
+    for way in ways {
+        let took = taken(seen, way, way)?;
+        worst = worst.max(took);
+        seen.ensure(took <= 2 * PERIOD * 1_000_000 + LATE, format!("{way} was found after {took} ns"))?;
+        seen.exited(way)?;
+        let s = seen.sandbox(way)?;
+        seen.ensure(s.restarts == 1, format!("{way} has begun anew {} times", s.restarts))?;
+        let hangs = { s.by_condition.iter() }.filter(|c| c.condition == "hang").map(|c| c.count);
+        seen.ensure(hangs.sum::<u64>() == 1, format!("{way} was not found once"))?;
+    }
+    seen.undisturbed("steady", &["running", "exited"])?;
+    audited(seen)?;
+    Ok(format!("{} ways, found within {:.2} periods", ways.len(), worst as f64 / (PERIOD as f64 * 1e6)))
+}
+
+fn audited(seen: &Seen) -> Result<(), String> {
+    let found = &seen.audited()?.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))
+}
+
+/// The second core stops, the first one goes on.
+fn second(bench: &Bench) -> Result<String, String> {
+    let manifest = Manifest::new().ends_with(&["two"]).bare(
+        "two",
+        "hang",
+        "way=off core=1",
+        &[0, 1],
+        "4 MiB",
+        &watched(&every()),
+    );
+    let seen = run(&with(manifest, &health("two", "restart")), &bench.dir, |o| o.audit = true)?;
+    let took = taken(&seen, "two", "off")?;
+    seen.ensure(took <= 2 * PERIOD * 1_000_000 + LATE, format!("it was found after {took} ns"))?;
+    seen.exited("two")?;
+    let core = seen.denials.iter().find(|d| d.kind == "hang").map(|d| d.core);
+    seen.ensure(core == Some(1), format!("the record is of core {core:?}"))?;
+    audited(&seen)?;
+    Ok("the record names its core".into())
+}
+
+/// A guest that goes on is not taken for one that hangs, and its ticks come at their rate.
+fn alive(bench: &Bench) -> Result<String, String> {
+    let manifest = Manifest::new().ends_with(&["one"]).bare(
+        "one",
+        "hang",
+        "",
+        &[0],
+        "4 MiB",
+        &watched(&format!("\"{PERIOD} ms\"")),
+    );
+    let seen = run(&with(manifest, &health("one", "restart")), &bench.dir, |_| {})?;
+    seen.undisturbed("one", &["exited"])?;
+    let s = seen.sandbox("one")?;
+    let count = |cause: &str| s.exits.steady.get(cause).copied().unwrap_or(0);
+    let expected = (s.exits.steady_seconds * 1_000.0 / PERIOD as f64) as u64;
+    // In virtual time QEMU's HPET sends each message a second time, a microsecond later (docs/watchdog.md).
+    let again = count("doorbell") <= count("watchdog") + 1;
+    let right = count("watchdog").abs_diff(expected) <= 1 && again;
+    let detail = format!("{} ticks of {expected}, {} doorbells", count("watchdog"), count("doorbell"));
+    seen.ensure(right, &detail)?;
+    Ok(detail)
+}
+
+/// A guest that does not begin is found by the time until its first move.
+fn never(bench: &Bench) -> Result<String, String> {
+    let first = format!("{{ every = \"{PERIOD} ms\", first = \"200 ms\" }}");
+    let manifest = Manifest::new().ends_with(&["deaf"]).bare(
+        "deaf",
+        "victim",
+        "",
+        &[0],
+        "8 MiB",
+        &watched(&first),
+    );
+    let seen = run(&with(manifest, &health("deaf", "stop")), &bench.dir, |_| {})?;
+    let s = seen.sandbox("deaf")?;
+    let found = seen.denials.iter().filter(|d| d.record.kind == Kind::Hang as u16).count();
+    seen.ensure((s.state, found) == ("stopped", 1), format!("{}, {found} records", s.state))?;
+    Ok("stopped".into())
+}
+
+/// A hang that the manifest ignores leaves one record, and the ticks go on.
+fn ignored(bench: &Bench) -> Result<String, String> {
+    let manifest = Manifest::new()
+        .ends_with(&["timer"])
+        .bare("stuck", "hang", "way=off", &[0], "4 MiB", &watched(&every()))
+        .bare("timer", "hang", "", &[1], "4 MiB", &watched(&every()));
+    let seen = run(&with(manifest, &health("stuck", "ignore")), &bench.dir, |_| {})?;
+    seen.exited("timer")?;
+    let s = seen.sandbox("stuck")?;
+    let hangs: u64 = { s.by_condition.iter() }.filter(|c| c.condition == "hang").map(|c| c.count).sum();
+    let ticks = s.exits.steady.get("watchdog").copied().unwrap_or(0);
+    let right = s.state == "running" && hangs == 1 && ticks > 20;
+    seen.ensure(right, format!("{}, {hangs} records, {ticks} ticks", s.state))?;
+    Ok(format!("1 record, {ticks} ticks"))
+}
