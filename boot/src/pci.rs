@@ -99,7 +99,10 @@ fn unit(at: u64, op: &ConfigOp) -> Result<(), Stop> {
         // SAFETY: its registers, too; the host decided on the value, and the unit is not in use yet.
         ConfigOp::SET | ConfigOp::LAST => unsafe { write_volatile(at as *mut u32, op.value) },
         ConfigOp::NEED if read() & op.value != op.value => {
-            return Err(Stop::Unit(at & !0xFFF, "it is another one, or lacks what the image needs"));
+            return Err(Stop::Unit(
+                at & !0xFFF,
+                "it is another one, or lacks what the image needs",
+            ));
         }
         ConfigOp::AWAIT => while read() & op.value != op.value && in_time() {},
         ConfigOp::CLEAR => while read() & op.value != 0 && in_time() {},

@@ -145,6 +145,7 @@ pub fn plan(plan: &Plan) -> String {
     channels(&mut out, plan);
     kernel::tables(&mut out, plan);
     if !plan.multikernel {
+        watchdogs(&mut out, plan);
         health(&mut out, plan);
     }
     shared(&mut out, plan);
@@ -439,6 +440,42 @@ fn channels(out: &mut String, plan: &Plan) {
     table(out, "Channels", &heads, &rows);
 }
 
+/// Watchdogs, if there are any: what they look at, and how soon they find it.
+fn watchdogs(out: &mut String, plan: &Plan) {
+    let show = bulkhead_manifest::time::show;
+    let ticks = plan.ticks();
+    let rows = plan.sandboxes.iter().filter_map(|sandbox| {
+        let watch = sandbox.watch?;
+        let [every, first, found] = match watch.alive {
+            None => ["-".to_owned(), "-".to_owned(), "-".to_owned()],
+            Some(alive) => [
+                show(alive.every),
+                alive.first.map_or_else(|| "no limit".to_owned(), show),
+                show(watch.found_within(alive)),
+            ],
+        };
+        let own = ticks.iter().filter(|tick| sandbox.core_ids.contains(&tick.core));
+        let timers: Vec<_> = own.map(|tick| tick.comparator.to_string()).collect();
+        let timers = match &timers[..] {
+            [] => "each core's own".to_owned(),
+            some => format!("HPET comparators {}", some.join(", ")),
+        };
+        Some(vec![sandbox.name.clone(), show(watch.period), every, first, found, timers])
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        let heads = [
+            "sandbox",
+            "looks each",
+            "progress each",
+            "first within",
+            "hang found within",
+            "timer",
+        ];
+        table(out, "Watchdogs", &heads, &rows);
+    }
+}
+
 fn health(out: &mut String, plan: &Plan) {
     let rows: Vec<Vec<String>> = plan
         .sandboxes
@@ -449,7 +486,7 @@ fn health(out: &mut String, plan: &Plan) {
         })
         .collect();
     let heads: Vec<&str> = std::iter::once("sandbox").chain(KIND_NAMES).collect();
-    table(out, "After a denied access", &heads, &rows);
+    table(out, "After a denied access, or a hang", &heads, &rows);
 }
 
 /// Lists the things that a partition by cores, memory and devices leaves common.

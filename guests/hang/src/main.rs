@@ -1,8 +1,8 @@
 //! Moves its progress words for a while, and stops in a way of its choice. `way=` names it; without one it goes on for
 //! ever. `core=1` lets its second core stop, and the first one go on. In its second life it ends with exit code 0.
 //!
-//! Each way tries to keep its monitor from getting control: interrupts off, no interrupt at all, a shadow, an NMI's
-//! blocking, a dead interrupt controller, floods of exits.
+//! Each way tries to keep its monitor from getting control. Interrupts are off, or never come. An NMI is not ended. The
+//! interrupt controller is dead. Exits come without a pause.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, cores, cpu, hypercall, interrupt, println, time, watchdog};
@@ -85,7 +85,7 @@ fn stop(way: &str) -> ! {
         "deaf" => {
             interrupt::disable();
             write(LVT_TIMER, 1 << 16);
-            // Disabled by software. By SDM volume 3, 11.4.7.2, it takes NMIs all the same.
+            // Disabled by software. It still takes NMIs (SDM volume 3, 11.4.7.2).
             write(SVR, 0xFF);
             // SAFETY: this core's own priority.
             again(|| unsafe { asm!("mov cr8, {}", in(reg) 15u64, options(nomem, nostack)) })

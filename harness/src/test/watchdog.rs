@@ -1,13 +1,24 @@
 //! Watchdogs: a core that stops, in whatever way, is found in time, and its sandbox does what the manifest says.
 
 use super::driver::{Bench, Job};
+use super::mutate;
 use super::system::{Manifest, Seen, run};
 use bulkhead_layout::report::Kind;
 use std::time::Duration;
 
 /// Ways to stop (`guests/hang`).
 const WAYS: [&str; 12] = [
-    "off", "on", "sleep", "sleep-off", "shadow", "masked", "nmi", "itself", "deaf", "calls", "cpuid",
+    "off",
+    "on",
+    "sleep",
+    "sleep-off",
+    "shadow",
+    "masked",
+    "nmi",
+    "itself",
+    "deaf",
+    "calls",
+    "cpuid",
     "registers",
 ];
 /// Milliseconds of a period. Without a metronome timers are late by up to 1.5 ms.
@@ -16,6 +27,9 @@ const PERIOD: u64 = 20;
 const LATE: u64 = 1_500_000;
 /// Cores of QEMU's machine that the tests use.
 const CORES: usize = 6;
+
+/// Test of a monitor that does not look.
+pub const MUTANT: &str = "watchdog/mutant";
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs: Vec<Job> = WAYS
@@ -29,6 +43,7 @@ pub fn jobs() -> Vec<Job> {
     jobs.push(Job::one("watchdog/alive", 120, alive));
     jobs.push(Job::one("watchdog/never", 120, never));
     jobs.push(Job::one("watchdog/ignored", 120, ignored));
+    jobs.push(Job::one(MUTANT, 400, mutant));
     jobs
 }
 
@@ -86,7 +101,10 @@ fn found(seen: &Seen, ways: &[&str]) -> Result<String, String> {
     for way in ways {
         let took = taken(seen, way, way)?;
         worst = worst.max(took);
-        seen.ensure(took <= 2 * PERIOD * 1_000_000 + LATE, format!("{way} was found after {took} ns"))?;
+        seen.ensure(
+            took <= 2 * PERIOD * 1_000_000 + LATE,
+            format!("{way} was found after {took} ns"),
+        )?;
         seen.exited(way)?;
         let s = seen.sandbox(way)?;
         seen.ensure(s.restarts == 1, format!("{way} has begun anew {} times", s.restarts))?;
@@ -95,7 +113,11 @@ fn found(seen: &Seen, ways: &[&str]) -> Result<String, String> {
     }
     seen.undisturbed("steady", &["running", "exited"])?;
     audited(seen)?;
-    Ok(format!("{} ways, found within {:.2} periods", ways.len(), worst as f64 / (PERIOD as f64 * 1e6)))
+    Ok(format!(
+        "{} ways, found within {:.2} periods",
+        ways.len(),
+        worst as f64 / (PERIOD as f64 * 1e6)
+    ))
 }
 
 fn audited(seen: &Seen) -> Result<(), String> {
@@ -141,7 +163,8 @@ fn alive(bench: &Bench) -> Result<String, String> {
     // In virtual time QEMU's HPET sends each message a second time, a microsecond later (docs/watchdog.md).
     let again = count("doorbell") <= count("watchdog") + 1;
     let right = count("watchdog").abs_diff(expected) <= 1 && again;
-    let detail = format!("{} ticks of {expected}, {} doorbells", count("watchdog"), count("doorbell"));
+    let detail =
+        format!("{} ticks of {expected}, {} doorbells", count("watchdog"), count("doorbell"));
     seen.ensure(right, &detail)?;
     Ok(detail)
 }
@@ -173,9 +196,27 @@ fn ignored(bench: &Bench) -> Result<String, String> {
     let seen = run(&with(manifest, &health("stuck", "ignore")), &bench.dir, |_| {})?;
     seen.exited("timer")?;
     let s = seen.sandbox("stuck")?;
-    let hangs: u64 = { s.by_condition.iter() }.filter(|c| c.condition == "hang").map(|c| c.count).sum();
+    let hangs: u64 =
+        { s.by_condition.iter() }.filter(|c| c.condition == "hang").map(|c| c.count).sum();
     let ticks = s.exits.steady.get("watchdog").copied().unwrap_or(0);
     let right = s.state == "running" && hangs == 1 && ticks > 20;
     seen.ensure(right, format!("{}, {hangs} records, {ticks} ticks", s.state))?;
     Ok(format!("1 record, {ticks} ticks"))
+}
+
+/// A monitor that does not compare the word finds no core that stops: it is that look which finds them.
+fn mutant(bench: &Bench) -> Result<String, String> {
+    mutate::build_mutants()?;
+    let folder = mutate::monitor_without("watchdog")?;
+    let manifest = Manifest::new()
+        .ends_with(&["timer"])
+        .bare("stuck", "hang", "way=off", &[0], "4 MiB", &watched(&every()))
+        .bare("timer", "hang", "", &[1], "4 MiB", &watched(&every()));
+    let manifest = with(manifest, &health("stuck", "restart"));
+    let seen = run(&manifest, &bench.dir, |o| o.artifacts = folder)?;
+    seen.exited("timer")?;
+    let s = seen.sandbox("stuck")?;
+    let missed = s.state == "running" && s.restarts == 0 && s.denials == 0;
+    seen.ensure(missed, "a monitor that does not look has found it")?;
+    Ok("a monitor that does not look finds nothing".into())
 }

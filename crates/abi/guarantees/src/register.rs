@@ -86,7 +86,8 @@ register! {
     "doorbell-window" (5, Monitor) "a doorbell is heard that rings between a monitor's last look and its guest"
         no_attack "no guest chooses the instant; a test rings at each instruction";
     "watchdog" (5, Monitor) "a core that no longer moves its progress word is found, whatever its guest does"
-        rests_on &["alive-time", "health-hang", "watchdog-time", "watchdog-timer"];
+        rests_on &["alive-time", "health-hang", "watchdog-time", "watchdog-timer"],
+        no_attack "no access is denied; the tests `watchdog/` stop a core in twelve ways";
     "own-state" (5, Processor) "control, debug and extended state of a guest stays on its own core"
         no_mutant "the processor checks these registers by itself";
     "ports" (8, Tables) "a guest reaches the ports of its devices, and no others"

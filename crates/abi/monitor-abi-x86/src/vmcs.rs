@@ -221,8 +221,8 @@ pub mod field {
 pub mod pin {
     /// NMIs exit: the monitors' doorbell.
     pub const NMI: u32 = 1 << 3;
-    /// The preemption timer counts: with a watchdog. At 0 the guest is left before its first instruction, after an event
-    /// that the entry has injected.
+    /// The preemption timer counts: with a watchdog. At 0 the guest is left before its first instruction, after an
+    /// event that the entry has injected.
     pub const TIMER: u32 = 1 << 6;
     /// Those of each guest. External interrupts go through the guest's IDT.
     pub const WANTED: u32 = NMI;

@@ -388,7 +388,8 @@ mod tests {
     use std::vec::Vec;
 
     fn states() -> [Vec<(u16, u64)>; 2] {
-        let confinement = Confinement { io: 0x5000, msrs: 0x7000, ept: 0x8000, vpid: 3, ticks: true };
+        let confinement =
+            Confinement { io: 0x5000, msrs: 0x7000, ept: 0x8000, vpid: 3, ticks: false };
         let entry = Entry64 { rip: 0x20_0000, rsp: 0x8000, cr3: 0x2000, gdt: 0x1000 };
         let (mut first, mut sipi) = (Vec::new(), Vec::new());
         long_mode(&confinement, &entry, &mut |field, value| first.push((field, value)));

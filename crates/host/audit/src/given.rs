@@ -35,8 +35,8 @@ const R: (bool, bool) = (false, false);
 const RW: (bool, bool) = (true, false);
 const RWX: (bool, bool) = (true, true);
 
-/// Lists the memory that a sandbox's guest may reach. The frames of information page, progress words and reports are those that the
-/// monitors' own tables show.
+/// Lists the memory that a sandbox's guest may reach. The frames of information page, progress words and reports are
+/// those that the monitors' own tables show.
 pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
     let sandbox = &claim.sandboxes[index];
     let &Places { page, info, progress, reports: [reports, stride], .. } = claim.arch.places();

@@ -137,7 +137,12 @@ pub fn bake<T: Target>(
     let config_pa = pages.end();
     let control = [control, host];
     let told = Told {
-        confine: Confine { traps, root, tag: input.index as u32 + 1, ticks: sandbox.watch.is_some() },
+        confine: Confine {
+            traps,
+            root,
+            tag: input.index as u32 + 1,
+            ticks: sandbox.watch.is_some(),
+        },
         control,
         functions: &functions,
         shadow,

@@ -44,7 +44,7 @@ pub struct MachineFile {
     pub iommu: Option<IommuEntry>,
     /// Controller that takes interrupts from lines.
     pub ioapic: Option<IoapicEntry>,
-    /// Timers beside its cores; without them there are no watchdogs under SVM.
+    /// Timers beside its cores, for watchdogs.
     pub hpet: Option<HpetEntry>,
     /// Emulator in which `bulkhead run` boots it; QEMU if it is not given.
     pub emulator: Option<Emulator>,

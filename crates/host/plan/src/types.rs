@@ -2,7 +2,8 @@
 
 use crate::facts::Doorbells;
 use crate::{
-    Controller, Facts, Function, Granted, Hpet, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger, Watch,
+    Controller, Facts, Function, Granted, Hpet, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger,
+    Watch,
 };
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;

@@ -7,7 +7,7 @@ use crate::{Machine, Plan, Sandbox};
 pub struct Watch {
     /// Nanoseconds from a tick to the next; whole microseconds.
     pub period: u64,
-    /// Whether each of its cores goes on, by the words that they move.
+    /// Demands on its cores' progress words, if it looks at them.
     pub alive: Option<Alive>,
 }
 
@@ -21,8 +21,7 @@ pub struct Alive {
 }
 
 impl Watch {
-    /// Ticks in a row without a move that show that a time has passed: a move as late as may be lies between them,
-    /// even if the first one was late.
+    /// Ticks in a row without a move that show that a time has passed, even if the first one was late.
     #[must_use]
     pub const fn patience(&self, time: u64) -> u64 {
         time / if self.period == 0 { 1 } else { self.period } + 1

@@ -66,4 +66,5 @@ pub const SVM: Facts = Facts {
 };
 
 /// Facts of x86-64 with Intel's VT-x.
-pub const VMX: Facts = Facts { name: "x86-64-vmx", monitors: MONITORS_VMX, files: "vmx-", ticks_beside: false, ..SVM };
+pub const VMX: Facts =
+    Facts { name: "x86-64-vmx", monitors: MONITORS_VMX, files: "vmx-", ticks_beside: false, ..SVM };

@@ -1,6 +1,6 @@
 //! Keeps facts of an older description that no Linux can know. They are its name, its console, its debug port,
-//! `[qemu]`, its HPET's comparators, further requester IDs of functions, and lines that Linux has not routed. Devices with ports where Linux
-//! shows nothing are kept, too, and an IOMMU that does not see the IOAPIC's messages.
+//! `[qemu]`, `[hpet]`, further requester IDs of functions, and lines that Linux has not routed. Devices with ports
+//! where Linux shows nothing are kept, too, and an IOMMU that does not see the IOAPIC's messages.
 
 use crate::found::Found;
 use bulkhead_manifest::raw_machine::{BarKind, DeviceEntry, MachineFile};

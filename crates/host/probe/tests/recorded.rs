@@ -122,6 +122,7 @@ fn only_what_linux_cannot_know_is_kept() {
         "nobody = \"it adds and removes cores and PCI devices\"",
         "ecam_register = { at = 0x60 }",
         "[hpet]",
+        "base = 0xfed00000",
         "comparators = 16",
         "period = 10000000",
         "requesters = [\"00:00.0\"]",

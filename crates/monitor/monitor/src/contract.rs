@@ -8,8 +8,8 @@ use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
-use core::cell::Cell;
 use bulkhead_monitor_abi::watch::Progress;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// State of a core that no other core touches.

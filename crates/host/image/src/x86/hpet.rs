@@ -1,5 +1,5 @@
-//! Timers that bring the ticks of watchdogs: comparators of the High Precision Event Timer (IA-PC HPET 1.0a), each of
-//! which sends one core an NMI at its own pace. Nobody touches them after the launch.
+//! Timers that bring the ticks of watchdogs: comparators of the High Precision Event Timer (IA-PC HPET 1.0a). Each
+//! sends one core an NMI at its own pace. After the launch nobody reaches its registers.
 
 use bulkhead_layout::image::ConfigOp;
 use bulkhead_plan::{Hpet, Plan, Tick};
@@ -16,9 +16,9 @@ mod register {
     pub const TIMER: u16 = 0x100;
     /// Distance of two comparators.
     pub const STRIDE: u16 = 0x20;
-    /// Of a comparator: its value.
+    /// Value of a comparator.
     pub const VALUE: u16 = 0x08;
-    /// Of a comparator: data and address of its message (2.3.9.2.3).
+    /// Message of a comparator: data, then address (2.3.9.2.3).
     pub const MESSAGE: u16 = 0x10;
 }
 
@@ -107,7 +107,8 @@ mod tests {
         };
         let watch = Some(Watch { period: 5_000_000, alive: None });
         let watched = Sandbox { core_ids: vec![2, 7], watch, ..Sandbox::default() };
-        let plan = Plan { machine, sandboxes: vec![Sandbox::default(), watched], ..Plan::default() };
+        let plan =
+            Plan { machine, sandboxes: vec![Sandbox::default(), watched], ..Plan::default() };
         let ops = steps(&plan);
         let all = |kind| ops.iter().filter(move |op| op.kind == kind);
         let set = |offset| -> Vec<u32> {
@@ -123,7 +124,7 @@ mod tests {
         let last: Vec<_> = all(ConfigOp::LAST).map(|op| (op.offset, op.value)).collect();
         assert_eq!((last, ops.last().map(|op| op.kind)), (vec![(0x10, 1)], Some(ConfigOp::LAST)));
         assert_eq!(set(0x10), [0]);
-        // Nobody has a watchdog.
+        // No sandbox has a watchdog.
         assert!(steps(&Plan { sandboxes: vec![Sandbox::default()], ..plan }).is_empty());
     }
 }

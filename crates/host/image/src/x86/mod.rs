@@ -245,7 +245,13 @@ impl Virtualization for Vmx {
 
 fn vmx(confine: &Confine) -> vmcs::Confinement {
     let [io, msrs] = confine.traps;
-    vmcs::Confinement { io, msrs, ept: confine.root, vpid: confine.tag as u16, ticks: confine.ticks }
+    vmcs::Confinement {
+        io,
+        msrs,
+        ept: confine.root,
+        vpid: confine.tag as u16,
+        ticks: confine.ticks,
+    }
 }
 
 /// A step of a record that the monitor plays by VMWRITE. Its length is the register that the monitor looks into for a

@@ -30,10 +30,13 @@ pub fn alive_time(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         if sandbox.watchdog.is_none() {
             let message = format!("nobody looks whether `{}` goes on", sandbox.name);
             let help = "add `watchdog`, the time from a look to the next, such as `\"100 ms\"`";
-            found.push(Diagnostic::new("alive-time", cx.at(sandbox, &[k("alive")]), message).help(help));
+            found.push(
+                Diagnostic::new("alive-time", cx.at(sandbox, &[k("alive")]), message).help(help),
+            );
         }
         let limits = [1_000, LONGEST];
-        let every = if alive.first().is_some() { &[k("alive"), k("every")][..] } else { &[k("alive")] };
+        let every =
+            if alive.first().is_some() { &[k("alive"), k("every")][..] } else { &[k("alive")] };
         refuse(cx, sandbox, every, alive.every(), limits, found);
         if let Some(first) = alive.first() {
             refuse(cx, sandbox, &[k("alive"), k("first")], first, limits, found);
@@ -47,8 +50,11 @@ pub fn health_hang(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let named = cx.sandboxes.iter().find(|sandbox| sandbox.name == health.sandbox);
         if let Some(sandbox) = named.filter(|sandbox| sandbox.alive.is_none()) {
             let message = format!("nobody looks whether `{}` hangs", sandbox.name);
-            let help = "give it `watchdog` and `alive`, the time between two moves of its progress word";
-            found.push(Diagnostic::new("health-hang", cx.at(health, &[k("on")]), message).help(help));
+            let help =
+                "give it `watchdog` and `alive`, the time between two moves of its progress word";
+            found.push(
+                Diagnostic::new("health-hang", cx.at(health, &[k("on")]), message).help(help),
+            );
         }
     }
 }
@@ -81,7 +87,9 @@ pub fn watchdog_timer(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 fn read(text: &str, [least, most]: [u64; 2]) -> Result<u64, String> {
     match time::parse(text) {
         Err(why) => Err(format!(": {why}")),
-        Ok(time) if time < least || time > most || !time.is_multiple_of(1_000) => Err(String::new()),
+        Ok(time) if time < least || time > most || !time.is_multiple_of(1_000) => {
+            Err(String::new())
+        }
         Ok(time) => Ok(time),
     }
 }
@@ -95,11 +103,15 @@ fn refuse(
     found: &mut Vec<Diagnostic>,
 ) {
     let Err(why) = read(text, limits) else { return };
-    let rule = if path == [k("watchdog")] { "watchdog-time" } else { "alive-time" };
+    let (rule, key) = match path {
+        [Step::Key("watchdog"), ..] => ("watchdog-time", "watchdog"),
+        _ => ("alive-time", "alive"),
+    };
     let at: Location = cx.at(sandbox, path);
-    let message = format!("`{}` is no such time{why}", brief(text));
+    let message = format!("`{key}` of `{}` cannot be `{}`{why}", sandbox.name, brief(text));
     let [least, most] = limits.map(time::show);
-    let meant = time::meant(text).map(|meant| format!("; did you mean `\"{meant}\"`?"));
+    let meant = time::meant(text).filter(|_| !why.is_empty());
+    let meant = meant.map(|meant| format!("; did you mean `\"{meant}\"`?"));
     let help = format!(
         "write whole microseconds, from `\"{least}\"` to `\"{most}\"`{}",
         meant.unwrap_or_default()
