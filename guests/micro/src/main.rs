@@ -2,12 +2,14 @@
 //! between two markers. Without the measuring plugin it prints TSC ticks.
 //!
 //! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead. N times it accepts the channel that
-//! it is offered at run time, and its owner takes it back.
+//! it is offered at run time, and its owner takes it back. With `ticks` it measures so many ticks of its watchdog.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::layout::hypercall::NULL;
 use bulkhead_sdk::link::Links;
-use bulkhead_sdk::{Context, apic, cores, hypercall, interrupt, mark, marker, println, time};
+use bulkhead_sdk::{
+    Context, apic, cores, hypercall, interrupt, mark, marker, println, time, watchdog,
+};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -77,10 +79,37 @@ fn rung(context: Context, rounds: u64) -> u32 {
     0
 }
 
+/// Waits for each tick, which shows as a gap between two looks at the counter.
+fn ticks(context: Context, rounds: u64) -> u32 {
+    /// Instructions that no look takes by itself, and the time in which an emulator's timer sends a second message, ns.
+    const GAP: u64 = 60;
+    const AGAIN: u64 = 5_000;
+    hypercall::ready();
+    for _ in 0..rounds {
+        watchdog::kick(context);
+        let mut last = time::counter();
+        mark!(marker::BEGIN | marker::id::TICK);
+        loop {
+            let now = time::counter();
+            if now - last > GAP {
+                break;
+            }
+            last = now;
+        }
+        mark!(marker::END | marker::id::TICK);
+        let later = time::counter() + time::ticks(AGAIN);
+        while time::counter() < later {}
+    }
+    0
+}
+
 fn guest(context: Context) -> u32 {
     let rounds = context.arg_u64("rounds").unwrap_or(100);
     if context.arg("rung").is_some() {
         return rung(context, rounds);
+    }
+    if context.arg("ticks").is_some() {
+        return ticks(context, rounds);
     }
     let info = context.info();
     interrupt::set(VECTOR, |_, _| {

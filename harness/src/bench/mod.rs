@@ -25,6 +25,7 @@ pub(crate) mod store;
 mod system;
 mod tcp;
 mod vmx;
+mod watchdog;
 
 pub use figure::{Figure, Must, table};
 pub use kernel::activation;
@@ -55,13 +56,15 @@ impl Part {
 }
 
 /// Parts of a few seconds. Their figures are tests too: each has a bound.
-pub const SHORT: [Part; 17] = [
+pub const SHORT: [Part; 19] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
     part(&["exits.linux_idle"], exits::idle),
     part(&["monitor.hypercall", "monitor.icr"], monitor::calls),
     part(&["monitor.restart"], monitor::restart),
+    part(&["recover.hang_found", "exits.watchdog"], watchdog::found),
+    part(&["recover.tick"], watchdog::tick),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
     part(&["vmx.text_kernel"], vmx::text),

@@ -30,11 +30,13 @@ const OTHER: &str =
 const WOKEN: &str = "[[channel]]\nname = \"news\"\nfrom = \"one\"\nto = [\"other\"]\nsize = \"8 KiB\"\nkind = \"records\"\nnotify = \"doorbell\"\n";
 const LOADED: &str = "[[channel]]\nname = \"lesson\"\nfrom = \"one\"\nto = [\"other\"]\nsize = \"8 KiB\"\nkind = \"program\"\n";
 const LINKS: &str = "links = { to = [\"other\"], count = 2, size = \"4 KiB\" }";
+const WATCHED_LINKS: &str =
+    "watchdog = \"10 ms\"\nlinks = { to = [\"other\"], count = 2, size = \"4 KiB\" }";
 const SMALL: [&str; 2] = ["small", "small"];
 const WHOLE: [&str; 2] = ["", "small"];
 
 /// Each need by itself, and things that are none.
-const CASES: [Case; 20] = [
+const CASES: [Case; 22] = [
     case("nothing", "", "", SMALL),
     case("several cores", "cores = [0, 2]", "", ["control", "small"]),
     case("the right to stop", "stop = [\"other\"]", "", ["control", "control"]),
@@ -55,6 +57,8 @@ const CASES: [Case; 20] = [
     case("a function behind a bridge", "devices = [\"pci:01:00.0\"]", "", WHOLE),
     case("a Linux", "LINUX", "", ["plain", "small"]),
     case("a Linux' channel", "LINUX", OTHER, WHOLE),
+    case("a watchdog", "watchdog = \"10 ms\"", "", ["control-watched", "small"]),
+    case("a watchdog and links", WATCHED_LINKS, "", ["watched", "plain"]),
 ];
 
 pub fn jobs() -> Vec<Job> {

@@ -116,6 +116,8 @@ ids! {
     BOOT = 0x043 "boot.instructions";
     /// Another sandbox's ring, which takes a channel away.
     DOORBELL = 0x044 "monitor.doorbell";
+    /// A tick of the watchdog, from the guest's last instruction to its next.
+    TICK = 0x04E "recover.tick";
     /// Requests of a number of threads begin or end: `ends << 63 | threads << 32 | requests`.
     IO_REQUESTS = 0x04F "io.requests";
     /// An end of a disk's channel looks for the other's work.
