@@ -36,6 +36,7 @@ mod ports;
 mod start;
 mod sync;
 mod time;
+mod watchdog;
 
 pub use bulkhead_channel as channel;
 pub use bulkhead_channel_memory::typed;

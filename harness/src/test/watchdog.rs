@@ -43,6 +43,7 @@ pub fn jobs() -> Vec<Job> {
     jobs.push(Job::one("watchdog/alive", 120, alive));
     jobs.push(Job::one("watchdog/never", 120, never));
     jobs.push(Job::one("watchdog/ignored", 120, ignored));
+    jobs.push(Job::one("watchdog/program", 120, program));
     jobs.push(Job::one(MUTANT, 400, mutant));
     jobs
 }
@@ -202,6 +203,40 @@ fn ignored(bench: &Bench) -> Result<String, String> {
     let right = s.state == "running" && hangs == 1 && ticks > 20;
     seen.ensure(right, format!("{}, {hangs} records, {ticks} ticks", s.state))?;
     Ok(format!("1 record, {ticks} ticks"))
+}
+
+/// A kernel's sandbox with a program that kicks its watchdog.
+fn kernel(name: &str, core: u32, args: &str) -> String {
+    format!(
+        "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"kernel\" }}\ncores = [{core}]\nmemory = \"8 MiB\"\n{}
+[[program]]\nname = \"{name}\"\nsandbox = \"{name}\"\nfile = \"artifact:program-hang\"\nargs = \"{args}\"\nends_sandbox = true\nwatchdog = true
+[[thread]]\nname = \"{name}\"\nprogram = \"{name}\"\npriority = 10\ncontext = \"{name}\"
+[[context]]\nname = \"{name}\"\nsandbox = \"{name}\"\nbudget = \"1 ms\"\nperiod = \"5 ms\"\n",
+        watched(&every())
+    )
+}
+
+/// A program that stops kicking while its kernel goes on, beside one that kicks.
+fn program(bench: &Bench) -> Result<String, String> {
+    let manifest = Manifest::new().ends_with(&["timer"]).bare(
+        "timer",
+        "hang",
+        "",
+        &[2],
+        "4 MiB",
+        &watched(&every()),
+    );
+    let more =
+        kernel("stops", 0, "kicks=10") + &kernel("steady", 1, "") + &health("stops", "restart");
+    let seen = run(&with(manifest, &more), &bench.dir, |o| o.audit = true)?;
+    seen.exited("timer")?;
+    seen.undisturbed("steady", &["running"])?;
+    let s = seen.sandbox("stops")?;
+    let begins = seen.console.matches("[stops] hang: begins").count() as u64;
+    let right = s.restarts > 1 && s.denials == s.restarts && begins == s.restarts + 1;
+    seen.ensure(right, format!("{} restarts, {} records, {begins} lives", s.restarts, s.denials))?;
+    audited(&seen)?;
+    Ok(format!("found and begun anew {} times", s.restarts))
 }
 
 /// A monitor that does not compare the word finds no core that stops: it is that look which finds them.

@@ -65,8 +65,10 @@ pub struct Page {
     pub load: Load,
     /// Index of its sandbox, and how many there are.
     pub sandbox: [u32; 2],
-    /// Zero.
-    pub reserved: [u64; 2],
+    /// Where the progress word of its core is, if it is the program that moves it; else 0.
+    pub progress: u64,
+    /// Time from a move of it to the next, at most, ns.
+    pub alive: u64,
 }
 
 const _: () = assert!(size_of::<Page>() == 4096);
@@ -102,6 +104,8 @@ pub mod at {
     pub const PAGE: u64 = 0x10_0000;
     /// The clock's page.
     pub const CLOCK: u64 = 0x10_1000;
+    /// Progress words of its sandbox.
+    pub const PROGRESS: u64 = 0x10_2000;
     /// Buffers of its threads.
     pub const BUFFERS: u64 = 0x11_0000;
     /// Stacks, each above a page that is missing.

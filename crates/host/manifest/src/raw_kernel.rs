@@ -86,6 +86,9 @@ pub struct Program {
     /// True if it may end its sandbox, and say that it has started.
     #[serde(default)]
     pub ends_sandbox: bool,
+    /// True if it moves the progress word of its sandbox, which has `alive`.
+    #[serde(default)]
+    pub watchdog: bool,
     /// Endpoints that it may call.
     #[serde(default)]
     pub calls: Vec<Call>,

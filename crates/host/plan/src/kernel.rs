@@ -81,6 +81,8 @@ pub struct Program {
     pub sched_control: bool,
     /// It may end its sandbox, and say that it has started.
     pub ends: bool,
+    /// It moves the progress word of its sandbox.
+    pub watchdog: bool,
     /// Endpoints that it may call, in the manifest's order.
     pub calls: Vec<Call>,
     /// Endpoints that it may receive from.

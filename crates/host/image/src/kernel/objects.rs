@@ -79,6 +79,10 @@ impl<K: Kernels> Build<K> {
             for used in &kernel.programs[n].devices {
                 devices.give(self, &mut made, used)?;
             }
+            let alive = plan.sandboxes[index].watch.and_then(|watch| watch.alive);
+            if let Some(alive) = alive.filter(|_| kernel.programs[n].watchdog) {
+                made.watched(self, plan.machine.arch.facts().guest.progress, alive.every)?;
+            }
             self.links(plan, index, &kernel.programs[n], &mut made, &mut links)
                 .map_err(|e| format!("program {}: {e}", kernel.programs[n].name))?;
             made.finish(self);

@@ -208,6 +208,23 @@ impl Made {
         self.page.sandbox = [index, count].map(|n| n as u32);
     }
 
+    /// Lets it move the progress word of its core, which is the sandbox's first.
+    pub fn watched<K: Kernels>(
+        &mut self,
+        build: &mut Build<K>,
+        words: u64,
+        alive: u64,
+    ) -> Result<(), String> {
+        let rights = Rights::READ.and(Rights::WRITE);
+        let mut cap = Cap::original(Kind::Frame, (words / PAGE) as u32, 12);
+        cap.flags |= Cap::DEVICE;
+        cap.rights = rights.0;
+        let frame = build.put(cap)?;
+        build.map(self.space, frame, 1, at::PROGRESS, rights)?;
+        (self.page.progress, self.page.alive) = (at::PROGRESS, alive);
+        Ok(())
+    }
+
     /// Tells it what its core's contexts take.
     pub fn tell_load(&mut self, kernel: &Kernel) {
         let servers = (0..kernel.contexts.len()).filter(|n| kernel.is_server(*n)).count();

@@ -1,6 +1,6 @@
 //! Watchdogs.
 
-use super::{Context, Item};
+use super::{Context, Item, kernel};
 use crate::diagnostic::Diagnostic;
 use crate::raw::{Event, Sandbox};
 use crate::shape::brief;
@@ -55,6 +55,36 @@ pub fn health_hang(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             found.push(
                 Diagnostic::new("health-hang", cx.at(health, &[k("on")]), message).help(help),
             );
+        }
+    }
+}
+
+/// One program of a kernel moves its sandbox's progress word.
+pub fn program_watchdog(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in kernel::all(cx) {
+        let sandbox = parts.sandbox;
+        let mut named = parts.programs.iter().filter(|program| program.watchdog);
+        let first = named.next();
+        let mut refuse = |at, message, help| {
+            found.push(Diagnostic::new("program-watchdog", at, message).help(help));
+        };
+        match (&sandbox.alive, first) {
+            (None, Some(program)) => refuse(
+                cx.at(program, &[k("watchdog")]),
+                format!("nobody looks whether `{}` goes on", sandbox.name),
+                "give its sandbox `watchdog` and `alive`, or leave the key out",
+            ),
+            (Some(_), None) => refuse(
+                cx.at(sandbox, &[k("alive")]),
+                format!("no program of `{}` moves its progress word", sandbox.name),
+                "write `watchdog = true` in the program that shows that it goes on",
+            ),
+            _ => {}
+        }
+        for program in named {
+            let message = format!("another program of `{}` moves its progress word", sandbox.name);
+            let help = "one program has `watchdog = true`: a second one would hide that it stops";
+            refuse(cx.at(program, &[k("watchdog")]), message, help);
         }
     }
 }

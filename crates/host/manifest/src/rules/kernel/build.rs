@@ -146,6 +146,7 @@ impl Build<'_, '_, '_> {
             slots: item.slots.unwrap_or(SLOTS),
             sched_control: item.sched_control,
             ends: item.ends_sandbox,
+            watchdog: item.watchdog,
             calls: item.calls.iter().filter_map(|call| self.call(call)).collect(),
             serves: item.serves.iter().filter_map(|name| self.endpoint(name)).collect(),
             signals: item.signals.iter().filter_map(signal).collect(),
