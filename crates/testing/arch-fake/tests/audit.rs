@@ -162,7 +162,8 @@ fn card(bytes: &[u8]) -> (Mediated, u64) {
 /// Plays the launch of a baked system. The left guest has asked for its messages.
 fn rig(baked: &Baked) -> Rig<'_> {
     let (bytes, plan) = (&baked.bytes, &baked.plan);
-    let programs = vec![segments(&monitor()).expect("a program"); 4];
+    let programs =
+        vec![segments(&monitor()).expect("a program"); bulkhead_layout::need::MONITORS.len()];
     let claim = bulkhead_run::audit::translate(plan, &Odd, &programs).expect("programs");
     let mut memory = Physical { baked, words: BTreeMap::new() };
     let mut registers = Registers::default();

@@ -96,7 +96,7 @@ fn interrupts_and_cores_have_the_targets_numbers() {
 fn a_builder_refuses_a_machine_of_another_target() {
     let mut system = odd();
     let no = [0u8; 4];
-    let programs = Programs { boot: &no, monitors: [&no; 4] };
+    let programs = Programs { boot: &no, monitors: [&no; bulkhead_layout::need::MONITORS.len()] };
     assert!(bake(&system, &programs).is_err_and(|e| e.to_string().contains("odd")));
     system.machine.arch = bulkhead_plan::Arch::Svm;
     let refused = bake_for::<Odd>(&system, &programs).map(|_| ()).expect_err("other pages");
