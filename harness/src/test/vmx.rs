@@ -3,7 +3,7 @@
 
 use super::driver::{self, Bench, Job, Verdict};
 use super::system::{Manifest, NEWER, OLDER, Seen, artifacts, run};
-use super::{attack, guest, kernel};
+use super::{attack, guest, kernel, watchdog};
 use crate::build;
 use crate::program::Program as _;
 use bulkhead_arch_x86::vmcs::{NPF_FINAL, NPF_WALK};
@@ -28,6 +28,9 @@ pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![
         attacks(),
         Job::one("vmx/layout", 100, layout),
+        Job::one("vmx/watchdog", 200, |bench| {
+            watchdog::begun_anew(&on_vmx(&watchdog::one(), bench, LIMIT, BARE)?)
+        }),
         command(
             "vmx/command",
             200,

@@ -239,6 +239,22 @@ fn program(bench: &Bench) -> Result<String, String> {
     Ok(format!("found and begun anew {} times", s.restarts))
 }
 
+/// One that stops with interrupts off, for a machine with VT-x.
+pub fn one() -> Manifest {
+    let manifest = Manifest::new().ends_with(&["one"]);
+    let manifest = manifest.bare("one", "hang", "way=off", &[0], "4 MiB", &watched(&every()));
+    with(manifest, &health("one", "restart"))
+}
+
+/// It was found and began anew.
+pub fn begun_anew(seen: &Seen) -> Result<String, String> {
+    seen.exited("one")?;
+    let s = seen.sandbox("one")?;
+    let hangs = seen.denials.iter().filter(|d| d.kind == "hang").count();
+    seen.ensure((s.restarts, hangs) == (1, 1), format!("{} restarts, {hangs} hangs", s.restarts))?;
+    Ok("found by the preemption timer".into())
+}
+
 /// A monitor that does not compare the word finds no core that stops: it is that look which finds them.
 fn mutant(bench: &Bench) -> Result<String, String> {
     mutate::build_mutants()?;

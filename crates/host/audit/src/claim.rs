@@ -114,6 +114,8 @@ pub struct Sandbox {
     pub lines: Vec<Line>,
     /// Its guest has a controller with pins that are no lines of the machine's.
     pub pins: bool,
+    /// It has a watchdog.
+    pub watched: bool,
     /// Its watchdog reads its progress words.
     pub alive: bool,
     /// Sandboxes with reports that it may read.

@@ -89,6 +89,7 @@ pub fn translate(
             ports: ports(sandbox),
             lines,
             observe: sandbox.observe.clone(),
+            watched: sandbox.watch.is_some(),
             alive: sandbox.watch.is_some_and(|watch| watch.alive.is_some()),
             starts: sandbox.autostart,
             pins: ends.iter().any(|end| end.woken.is_some()),

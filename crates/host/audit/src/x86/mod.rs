@@ -84,7 +84,7 @@ trait Virtualization: Debug + Sync {
     /// Reads a control block.
     fn block(words: &Words, at: u64) -> Option<Block>;
     /// Compares a core's control block with the processor's rules.
-    fn judge(words: &Words, area: &Area, first: &Block) -> Wrong;
+    fn judge(words: &Words, sandbox: &Sandbox, area: &Area, first: &Block) -> Wrong;
     /// First bits for reads and for writes of a range of MSRs, and the distance of two MSRs' bits; `None`: each of
     /// them exits always.
     fn msrs(range: u32) -> Option<[u64; 3]>;
@@ -115,8 +115,8 @@ impl<V: Virtualization> Architecture for V {
         V::block(words, at)
     }
 
-    fn judge(&self, words: &Words, _: &Sandbox, area: &Area, first: &Block) -> Wrong {
-        V::judge(words, area, first)
+    fn judge(&self, words: &Words, sandbox: &Sandbox, area: &Area, first: &Block) -> Wrong {
+        V::judge(words, sandbox, area, first)
     }
 
     fn registers(&self, context: &mut Context, sandbox: usize, block: &Block) {

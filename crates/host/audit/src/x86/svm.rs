@@ -3,7 +3,7 @@
 use super::formats::LongMode;
 use super::{MSRS, PAGE, PLACES, PORTS, Virtualization, locate};
 use crate::arch::{Area, Block, Places, REST, Wrong};
-use crate::claim::Claim;
+use crate::claim::{Claim, Sandbox};
 use crate::memory::Words;
 use crate::paging::Format;
 use crate::registers::Registers;
@@ -68,7 +68,7 @@ impl Virtualization for Svm {
     }
 
     // Nested paging with its sandbox's tables, everything intercepted that must be.
-    fn judge(words: &Words, area: &Area, first: &Block) -> Wrong {
+    fn judge(words: &Words, _: &Sandbox, area: &Area, first: &Block) -> Wrong {
         let at = |field: u64| words.word(area.block + field).unwrap_or(0);
         let half = |field: u64| at(field & !7) >> (field % 8 * 8) & 0xFFFF_FFFF;
         let mut wrong = Vec::new();

@@ -6,7 +6,7 @@ use super::formats::{Extended, LongMode};
 use super::vmcs::Vmcs;
 use super::{MSRS, PAGE, PLACES, PORTS, Virtualization};
 use crate::arch::{Area, Block, Places, REST, Wrong};
-use crate::claim::Claim;
+use crate::claim::{Claim, Sandbox};
 use crate::memory::{Words, reads};
 use crate::paging::{Format, translate};
 use crate::registers::Registers;
@@ -88,6 +88,15 @@ fn reads_reason(words: &Words, cr3: u64, rip: u64) -> bool {
     (0..FIRST).any(found)
 }
 
+/// Bits of a field of controls that a watchdog needs: the preemption timer, and that an exit saves it.
+fn of_watchdog(field: u16) -> u64 {
+    match field {
+        PIN => 1 << 6,
+        EXIT => 1 << 22,
+        _ => 0,
+    }
+}
+
 /// Intel's VT-x.
 #[derive(Debug)]
 pub struct Vmx;
@@ -135,11 +144,12 @@ impl Virtualization for Vmx {
     }
 
     // EPT with its sandbox's tables, exits for everything that must, and nothing else.
-    fn judge(words: &Words, area: &Area, first: &Block) -> Wrong {
+    fn judge(words: &Words, sandbox: &Sandbox, area: &Area, first: &Block) -> Wrong {
         let vmcs = Vmcs::new(words, area.block);
         let mut wrong = Vec::new();
         for (field, name, needed, also) in CONTROLS {
             let is = vmcs.field(field);
+            let needed = needed | if sandbox.watched { of_watchdog(field) } else { 0 };
             let (lacks, beyond) = (needed & !is, is & !(needed | also));
             if lacks | beyond != 0 {
                 let what = format!("{name} {is:#x} lack {lacks:#x} and have {beyond:#x} too much");
