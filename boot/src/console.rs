@@ -144,7 +144,7 @@ pub fn explain(stop: &Stop) {
             22
         }
         Stop::Unit(at, what) => {
-            say!("the unit with registers at ", hex at, " cannot be used: ", what, " (the machine description has it)");
+            say!("the unit with registers at ", hex at, " cannot be used: ", what, "; without it, say dma = \"unconfined\" for each device if it is an IOMMU, and no watchdog if it is an HPET");
             25
         }
         Stop::Lines(what) => {

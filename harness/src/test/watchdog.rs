@@ -21,10 +21,12 @@ const WAYS: [&str; 12] = [
     "cpuid",
     "registers",
 ];
-/// Milliseconds of a period. Without a metronome timers are late by up to 1.5 ms.
+/// Milliseconds of a period. Without a metronome timers are late by milliseconds where six cores are busy.
 const PERIOD: u64 = 20;
-/// That, in nanoseconds.
-const LATE: u64 = 1_500_000;
+/// Longest time to a finding here, ns. A tick that is late by more than an eighth of a period hides the next one, which
+/// makes it three periods. In precise time it is two: that is the bound of `recover.hang_found`.
+const MOST: u64 = 3 * PERIOD * 1_000_000;
+
 /// Cores of QEMU's machine that the tests use.
 const CORES: usize = 6;
 
@@ -59,7 +61,7 @@ fn health(sandbox: &str, action: &str) -> String {
 }
 
 fn every() -> String {
-    format!("\"{} ms\"", PERIOD - 1)
+    format!("\"{} ms\"", PERIOD * 3 / 4)
 }
 
 fn with(manifest: Manifest, more: &str) -> Manifest {
@@ -96,16 +98,13 @@ fn taken(seen: &Seen, name: &str, way: &str) -> Result<u64, String> {
     Ok(((found.record.ticks - at) as u128 * 1_000_000_000 / u128::from(hz)) as u64)
 }
 
-/// Each was found within two periods and began anew; the one beside them was not touched.
+/// Each was found in time and began anew; the one beside them was not touched.
 fn found(seen: &Seen, ways: &[&str]) -> Result<String, String> {
     let mut worst = 0;
     for way in ways {
         let took = taken(seen, way, way)?;
         worst = worst.max(took);
-        seen.ensure(
-            took <= 2 * PERIOD * 1_000_000 + LATE,
-            format!("{way} was found after {took} ns"),
-        )?;
+        seen.ensure(took <= MOST, format!("{way} was found after {took} ns"))?;
         seen.exited(way)?;
         let s = seen.sandbox(way)?;
         seen.ensure(s.restarts == 1, format!("{way} has begun anew {} times", s.restarts))?;
@@ -138,7 +137,7 @@ fn second(bench: &Bench) -> Result<String, String> {
     );
     let seen = run(&with(manifest, &health("two", "restart")), &bench.dir, |o| o.audit = true)?;
     let took = taken(&seen, "two", "off")?;
-    seen.ensure(took <= 2 * PERIOD * 1_000_000 + LATE, format!("it was found after {took} ns"))?;
+    seen.ensure(took <= MOST, format!("it was found after {took} ns"))?;
     seen.exited("two")?;
     let core = seen.denials.iter().find(|d| d.kind == "hang").map(|d| d.core);
     seen.ensure(core == Some(1), format!("the record is of core {core:?}"))?;

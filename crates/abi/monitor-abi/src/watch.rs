@@ -13,7 +13,7 @@ pub struct Watch {
     /// Microseconds from a tick on until a doorbell may be the next one; 0: there is no watchdog.
     ///
     /// A doorbell has no source, so the clock tells a tick from one that another monitor rang. Where a timer beside the
-    /// core sends it, this is a little less than the period: two clocks differ.
+    /// core sends it, this is 7/8 of the period: two clocks differ, and a tick may be late.
     pub least: u32,
     /// Ticks without a move of a core's progress word after which the core hangs; 0: nobody looks.
     pub alive: u32,

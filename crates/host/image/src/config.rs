@@ -116,11 +116,9 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
 
 /// Its watchdog.
 fn watch(input: &Input, own: plan::Watch) -> Watch {
-    let period = own.period / 1_000;
     let patience = |time| own.patience(time).min(u64::from(u32::MAX)) as u32;
     Watch {
-        // A monitor's clock and the timer's differ, and a tick may be late.
-        least: (if facts(input).ticks_beside { period * 7 / 8 } else { period }) as u32,
+        least: (if facts(input).ticks_beside { own.least() } else { own.period } / 1_000) as u32,
         alive: own.alive.map_or(0, |alive| patience(alive.every)),
         first: own.alive.and_then(|alive| alive.first).map_or(0, patience),
         ..Watch::default()
