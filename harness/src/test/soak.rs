@@ -17,16 +17,22 @@ const KINDS: &str = "records go the same way between two Linux in `make test`; o
 const FILES: &str = "block/files has one combination of file system, read-ahead and device";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 73] = [
+pub const LEFT: [(&str, &str); 79] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
     ("block/faults-ahci", "block/faults-nvme has those kinds, and store/ahci that controller"),
     ("block/faults-soak", "1,000 faults take minutes; block/faults-* has 52 of the same kinds"),
     ("block/files-ahci", FILES),
-    ("block/files-loop", FILES),
+    ("block/files-loop-0", FILES),
+    ("block/files-loop-1", FILES),
+    ("block/files-loop-2", FILES),
+    ("block/files-loop-3", FILES),
+    ("block/files-ram-0", FILES),
+    ("block/files-ram-1", FILES),
+    ("block/files-ram-2", FILES),
+    ("block/files-ram-3", FILES),
     ("block/files-nvme", FILES),
-    ("block/files-ram", FILES),
     ("block/files-virtio", FILES),
     ("block/nbd-rogue", "block/ublk-rogue has the same program and the same liar"),
     ("block/restarts-6.1", KERNEL),
