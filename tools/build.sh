@@ -32,7 +32,7 @@ monitor() { # NAME FEATURES
 }
 monitor monitor-small channels
 monitor monitor-control channels,control,cores,loads
-monitor monitor-control-watched channels,control,cores,loads,watchdog
+monitor monitor-control-watched channels,control,cores,loads,watchdog,ladder
 monitor monitor-plain channels,control,cores,loads,links,linux
 monitor monitor channels,control,cores,loads,links,linux,devices
 # And one to measure with: it tells what it does, and has markers where it is entered and left.

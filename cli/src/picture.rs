@@ -209,9 +209,12 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
 fn denial(sandbox: &Sandbox) -> String {
     let number = |action| sandbox.actions.iter().filter(|one| **one == action).count();
     let words = [(Action::Restart, "restart"), (Action::Stop, "stop"), (Action::Ignore, "ignore")];
+    let ladder = |action: &&Action| matches!(action, Action::Ladder(_));
+    let by_ladder = sandbox.actions.iter().filter(ladder).count();
     let parts: Vec<String> = words
         .iter()
-        .map(|(action, word)| (number(*action), word))
+        .map(|(action, word)| (number(*action), *word))
+        .chain([(by_ladder, "ladder")])
         .filter(|(number, _)| *number > 0)
         .map(|(number, word)| format!("{word} for {}", count(number, "kind", "kinds")))
         .collect();

@@ -9,7 +9,7 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_manifest::size::show;
 use bulkhead_plan::{
-    Bell, Channel, Criticality, Device, Guest, Part, Plan, Reach, Sandbox, Span, What,
+    Bell, Channel, Criticality, Device, Guest, Ladder, Part, Plan, Reach, Sandbox, Span, Step, What,
 };
 
 /// The owner of a piece of the machine's memory.
@@ -125,6 +125,7 @@ fn action(action: Action) -> &'static str {
         Action::Ignore => "ignore",
         Action::Stop => "stop",
         Action::Restart => "restart",
+        Action::Ladder(_) => "ladder",
     }
 }
 
@@ -486,7 +487,52 @@ fn health(out: &mut String, plan: &Plan) {
         })
         .collect();
     let heads: Vec<&str> = std::iter::once("sandbox").chain(KIND_NAMES).collect();
-    table(out, "After a denied access, or a hang", &heads, &rows);
+    table(out, "After a denied access, or another finding", &heads, &rows);
+    ladders(out, plan);
+}
+
+/// Ladders, if there are any: what is done, in which order, how often.
+fn ladders(out: &mut String, plan: &Plan) {
+    let show = bulkhead_manifest::time::show;
+    let rows = plan.sandboxes.iter().flat_map(|sandbox| {
+        let named = move |number: usize| {
+            let own = move |action: &Action| *action == Action::Ladder(number as u8);
+            let kinds = sandbox.actions.iter().zip(KIND_NAMES).filter(move |(one, _)| own(one));
+            joined(kinds.map(|(_, name)| name.to_owned()))
+        };
+        let rung = move |(number, ladder, at): (usize, &Ladder, usize)| {
+            let rung = ladder.rungs[at];
+            let (first, action) = (
+                at == 0,
+                match rung.step {
+                    Step::Stop => "stop".to_owned(),
+                    Step::Restart => "restart".to_owned(),
+                    Step::Alternative(other) => {
+                        let name = sandbox.alternatives.get(other).map_or("?", |other| &other.name);
+                        format!("alternative {name}")
+                    }
+                },
+            );
+            let limit = rung.at_most.map_or_else(
+                || "each time".to_owned(),
+                |(times, within)| format!("{times} in {}", show(within)),
+            );
+            let [name, kinds] = match first {
+                true => [sandbox.name.clone(), named(number)],
+                false => [String::new(), String::new()],
+            };
+            vec![name, kinds, format!("{}.", at + 1), action, limit]
+        };
+        let ladders = sandbox.ladders.iter().enumerate();
+        let rungs =
+            ladders.flat_map(|(n, ladder)| (0..ladder.rungs.len()).map(move |at| (n, ladder, at)));
+        rungs.map(rung).collect::<Vec<_>>()
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        let heads = ["sandbox", "failure", "rung", "action", "at most"];
+        table(out, "Ladders", &heads, &rows);
+    }
 }
 
 /// Lists the things that a partition by cores, memory and devices leaves common.

@@ -43,6 +43,11 @@ pub fn run(arguments: &Arguments) -> ExitCode {
              `[[health]]` says; `bulkhead build --release` refuses it"
         ));
     }
+    for restarted in good.iter().flat_map(super::unlimited) {
+        output::complain(&format!(
+            "{restarted} is restarted at each failure, however often it fails; a `ladder` in its `[[health]]` has limits"
+        ));
+    }
     if good.as_ref().is_some_and(|checked| checked.system.multikernel) {
         output::complain(
             "there are no monitors: each kernel can reach all memory, devices and cores; a program is \

@@ -13,6 +13,7 @@ pub mod trace;
 
 use crate::output;
 use bulkhead_explain::owner;
+use bulkhead_layout::monitor::Action;
 use bulkhead_manifest::{Checked, Diagnostics, Options, load, render};
 use bulkhead_plan::Plan;
 use std::path::PathBuf;
@@ -85,6 +86,14 @@ pub fn learners(checked: &Checked) -> Vec<String> {
     let learners = all.filter(|sandbox| sandbox.learn);
     let show = |s: &bulkhead_plan::Sandbox| format!("{}: `{}`", owner::at(&s.place), s.name);
     learners.map(show).collect()
+}
+
+/// Places and names of the sandboxes that are restarted at each failure, however often that is.
+pub fn unlimited(checked: &Checked) -> Vec<String> {
+    let all = checked.system.sandboxes.iter().map(|wanted| &wanted.sandbox);
+    let restarted = all.filter(|sandbox| sandbox.actions.contains(&Action::Restart));
+    let show = |s: &bulkhead_plan::Sandbox| format!("{}: `{}`", owner::at(&s.place), s.name);
+    restarted.map(show).collect()
 }
 
 /// Prints findings for a person.

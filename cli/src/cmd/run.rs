@@ -256,6 +256,9 @@ fn finish(outcome: &Outcome, arguments: &Arguments, timed: bool) -> ExitCode {
             sandbox.exits.steady.values().sum::<u64>(),
             sandbox.exits.steady_seconds
         );
+        for deed in &sandbox.newest_deeds {
+            text += &format!("    {deed}\n");
+        }
         for refused in sandbox.by_condition.iter().filter(|_| sandbox.overwritten > 0) {
             let first = refused.first.as_ref().map_or("being written".into(), ToString::to_string);
             text += &format!("    {} ×{}, the first: {first}\n", refused.condition, refused.count);

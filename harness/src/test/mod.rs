@@ -31,6 +31,7 @@ mod guest;
 mod host;
 mod integrity;
 mod kernel;
+mod ladder;
 mod learn;
 mod line;
 mod link;
@@ -110,6 +111,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(load::jobs());
     jobs.extend(guarantees::jobs());
     jobs.extend(watchdog::jobs());
+    jobs.extend(ladder::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
     jobs.extend(vtd::jobs());

@@ -247,7 +247,8 @@ impl<'a> Spoil<'a> {
         let parts = self.baked.map.parts.iter();
         let config = parts.filter(is).map(|p| p.start).next().unwrap_or(IMAGE_PA);
         let slice = |field: usize| self.slice(config + field as u64);
-        let slices = [offset_of!(Config, first_state), offset_of!(Config, other_state)].map(slice);
+        let slices = [offset_of!(Config, start.first_state), offset_of!(Config, start.other_state)]
+            .map(slice);
         let ops = slices.into_iter().flat_map(|s| {
             (0..u64::from(s.len))
                 .map(move |n| config + u64::from(s.offset) + n * size_of::<Op>() as u64)

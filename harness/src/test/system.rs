@@ -109,8 +109,9 @@ impl Manifest {
 
     /// Restarts a sandbox after every violation.
     pub fn restarting(mut self, sandbox: &str) -> Self {
-        // Not `hang`, which goes with a watchdog.
-        let denied = bulkhead_layout::report::KIND_NAMES.into_iter().filter(|kind| *kind != "hang");
+        // Not `hang`, which goes with a watchdog, and no end of its own.
+        let denied = |kind: &&str| !matches!(*kind, "hang" | "failure");
+        let denied = bulkhead_layout::report::KIND_NAMES.into_iter().filter(denied);
         for kind in denied {
             let _ = writeln!(
                 self.0,

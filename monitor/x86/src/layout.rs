@@ -5,13 +5,14 @@ use crate::{Frame, Shell};
 use bulkhead_monitor::Layout;
 use bulkhead_monitor::contract::{Local, Shared};
 use bulkhead_monitor_abi::bell::{Bell, End};
+use bulkhead_monitor_abi::ladder::Ladder;
 use bulkhead_monitor_abi::link::Link;
 use bulkhead_monitor_abi::load::{Head, PROGRAM_GPA};
 use bulkhead_monitor_abi::map::{
     CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA, PROGRESS_VA,
     REPORT_VA,
 };
-use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice};
+use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
 use bulkhead_monitor_abi::watch::Progress;
@@ -123,6 +124,14 @@ impl<S: Shell> Layout for Frame<S> {
 
     fn links(&self) -> &[Link] {
         slice(config().links)
+    }
+
+    fn ladders(&self) -> &[Ladder] {
+        slice(config().ladders)
+    }
+
+    fn alternatives(&self) -> &[Start] {
+        slice(config().alternatives)
     }
 
     fn bells(&self) -> &[Bell] {

@@ -76,5 +76,6 @@ macro_rules! needs {
             | when(cfg!(feature = "channels"), need::CHANNELS)
             | when(cfg!(feature = "linux"), need::LINUX)
             | when(cfg!(feature = "watchdog"), need::WATCHDOG)
+            | when(cfg!(feature = "ladder"), need::LADDER)
     }};
 }

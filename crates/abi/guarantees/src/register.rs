@@ -88,6 +88,9 @@ register! {
     "watchdog" (5, Monitor) "a core that no longer moves its progress word is found, whatever its guest does"
         rests_on &["alive-time", "health-hang", "watchdog-time", "watchdog-timer"],
         no_attack "no access is denied; the tests `watchdog/` stop a core in twelve ways";
+    "ladder" (5, Monitor) "a failure takes the rung that its ladder stands on, and a rung gives way at its limit"
+        rests_on &["alternative-guest", "health-action", "health-ladder", "health-limit"],
+        no_attack "no access is denied; the tests `ladder/` fail in four ways, and begin anew between their failures";
     "own-state" (5, Processor) "control, debug and extended state of a guest stays on its own core"
         no_mutant "the processor checks these registers by itself";
     "ports" (8, Tables) "a guest reaches the ports of its devices, and no others"

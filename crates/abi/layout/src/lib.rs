@@ -19,6 +19,6 @@ pub mod x86;
 
 pub use bulkhead_handover::{image, info, map};
 pub use bulkhead_monitor_abi::{
-    MAX_CORES, MAX_SANDBOXES, PAGE, bell, hypercall, link, load, lock, mutant, need, pci, record,
-    watch,
+    MAX_CORES, MAX_SANDBOXES, PAGE, bell, hypercall, ladder, link, load, lock, mutant, need, pci,
+    record, watch,
 };

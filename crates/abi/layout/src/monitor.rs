@@ -3,16 +3,17 @@
 use crate::report::State;
 pub use bulkhead_monitor_abi::monitor::*;
 
-/// The answer to a denied access.
+/// The answer to a denied access, or to another finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Action {
     /// Make the access harmless (reads all ones, or an exception) and go on.
-    Ignore = 0,
+    Ignore,
     /// Stop the sandbox.
-    Stop = 1,
+    Stop,
     /// Restart the sandbox.
-    Restart = 2,
+    Restart,
+    /// Take a rung of the ladder of this number.
+    Ladder(u8),
 }
 
 impl Action {
@@ -23,6 +24,7 @@ impl Action {
             Self::Ignore => 0,
             Self::Stop => State::Stopped as u8,
             Self::Restart => State::Launching as u8,
+            Self::Ladder(number) => LADDER + number,
         }
     }
 }

@@ -6,7 +6,7 @@ pub use bulkhead_monitor_abi::report::*;
 /// `"BHREPORT"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHREPORT");
 /// Version of this layout.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Their names in reports, by [`Cause`].
 pub const CAUSE_NAMES: [&str; CAUSES] = [
     "hypercall",
@@ -35,6 +35,7 @@ pub const KIND_NAMES: [&str; KINDS] = [
     "triple-fault",
     "device-violation",
     "hang",
+    "failure",
 ];
 /// Their names in reports, by [`Condition`].
 pub const CONDITION_NAMES: [&str; CONDITIONS] = [
@@ -60,7 +61,10 @@ pub const CONDITION_NAMES: [&str; CONDITIONS] = [
     "device-write",
     "device-not-at-rest",
     "hang",
+    "failure",
 ];
+/// Names of a ladder's actions in the manifest and in reports, by [`bulkhead_monitor_abi::ladder::Rung::action`].
+pub const ACTION_NAMES: [&str; 4] = ["none", "stop", "restart", "alternative"];
 
 /// Returns the size of a report with `cores` cores.
 #[must_use]

@@ -6,6 +6,7 @@
 pub mod bell;
 pub mod cores;
 pub mod hypercall;
+pub mod ladder;
 pub mod link;
 pub mod load;
 pub mod lock;

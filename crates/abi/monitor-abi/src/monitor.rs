@@ -53,6 +53,21 @@ pub struct Core {
     pub host_pa: u64,
 }
 
+/// How a guest begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Start {
+    /// Second argument of the first core's first instruction, such as the info page. The first one is the incarnation.
+    pub argument: u64,
+    /// Record ([`crate::record::Op`]) of guest memory, played by the first core at launch.
+    pub launch: Slice,
+    /// State of a first core, as [`crate::record::Op`]s of which the architecture knows the meaning.
+    pub first_state: Slice,
+    /// State of a core that another core starts, likewise.
+    pub other_state: Slice,
+}
+
 /// Configuration of a monitor, at [`crate::map::CONFIG_VA`]. The architecture's part lies behind it.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -70,8 +85,8 @@ pub struct Config {
     pub sandboxes: u32,
     /// [`crate::report::State`] to begin in: launching, or stopped until a start is requested.
     pub begin: u32,
-    /// [`crate::report::State`] to end in after a denied access of each
-    /// [`crate::report::Kind`]; 0: it is made harmless and the guest goes on.
+    /// Answer to a finding of each [`crate::report::Kind`]: a [`crate::report::State`] to end in, or a ladder from
+    /// [`LADDER`] on. 0: an access is made harmless and the guest goes on.
     pub ends: [u8; ENDS],
     /// Hardware IDs of its cores.
     pub core_ids: [u32; MAX_CORES],
@@ -81,14 +96,8 @@ pub struct Config {
     pub core: [Core; MAX_CORES],
     /// Monitor-virtual address of the [`Clock`] that the guest sees, too.
     pub clock_va: u64,
-    /// Second argument of the first core's first instruction, such as the info page. The first one is the incarnation.
-    pub argument: u64,
-    /// Record ([`crate::record::Op`]) of guest memory, played by the first core at launch.
-    pub launch: Slice,
-    /// State of a first core, as [`crate::record::Op`]s of which the architecture knows the meaning.
-    pub first_state: Slice,
-    /// State of a core that another core starts, likewise.
-    pub other_state: Slice,
+    /// How its guest begins.
+    pub start: Start,
     /// PCI functions that the sandbox sees ([`crate::pci::Function`]), by address.
     pub functions: Slice,
     /// Guest RAM; an unused piece has length 0.
@@ -110,7 +119,14 @@ pub struct Config {
     pub every: [[u32; REQUESTS]; MAX_SANDBOXES],
     /// Its watchdog.
     pub watch: Watch,
+    /// Ladders ([`crate::ladder::Ladder`]), by number.
+    pub ladders: Slice,
+    /// How guests begin that can take its guest's place ([`Start`]).
+    pub alternatives: Slice,
 }
+
+/// First number of a ladder in [`Config::ends`].
+pub const LADDER: u8 = 8;
 
 /// Room for the ends of all kinds of findings.
 pub const ENDS: usize = 16;
@@ -143,5 +159,5 @@ pub struct Mailbox {
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 // The auditor reads it there (docs/links.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
-const _: () = assert!(size_of::<Config>() == 1040);
+const _: () = assert!(size_of::<Config>() == 1056);
 const _: () = assert!(crate::report::KINDS <= ENDS);

@@ -17,16 +17,20 @@ pub const CHANNELS: u32 = 1 << 5;
 pub const LINUX: u32 = 1 << 6;
 /// A watchdog.
 pub const WATCHDOG: u32 = 1 << 7;
+/// Ladders, and guests that can take the place of the first one ([`crate::ladder`]).
+pub const LADDER: u32 = 1 << 8;
 /// All of them.
-pub const ALL: u32 = (1 << 8) - 1;
+pub const ALL: u32 = (1 << 9) - 1;
+/// Needs of a sandbox that outlives failures.
+const RECOVERY: u32 = WATCHDOG | LADDER;
 
 /// Monitors that are built, by the names of their files: a smaller one first, the one with code for all last.
 pub const MONITORS: [(&str, u32); 6] = [
     ("monitor-small", CHANNELS),
     ("monitor-control", SMALL),
-    ("monitor-control-watched", SMALL | WATCHDOG),
-    ("monitor-plain", ALL & !(DEVICES | WATCHDOG)),
-    ("monitor", ALL & !WATCHDOG),
+    ("monitor-control-watched", SMALL | RECOVERY),
+    ("monitor-plain", ALL & !(DEVICES | RECOVERY)),
+    ("monitor", ALL & !RECOVERY),
     ("monitor-watched", ALL),
 ];
 

@@ -12,6 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Newest denials kept for each core.
 pub const DENIALS: usize = 32;
+/// Newest deeds kept for each sandbox.
+pub const DEEDS: usize = 16;
 /// First denials of a life kept for each core.
 pub const FIRST: usize = 16;
 /// Bytes of a core's console ring, a power of two.
@@ -110,10 +112,12 @@ pub enum Kind {
     Device = 7,
     /// No access: a core that does not go on.
     Hang = 8,
+    /// No access: a guest that has ended with an exit code other than 0.
+    Failure = 9,
 }
 
 /// Number of kinds.
-pub const KINDS: usize = 9;
+pub const KINDS: usize = 10;
 
 /// Conditions that refuse an access: which of a kind's rules did. Each has a counter and a first
 /// record of its own, so that accesses that one condition refuses hide none that another does.
@@ -164,10 +168,12 @@ pub enum Condition {
     DeviceRest = 20,
     /// A core that has not moved its progress word in time ([`crate::watch::Progress`]).
     Hang = 21,
+    /// A guest that has ended with an exit code other than 0.
+    Failure = 22,
 }
 
 /// Number of conditions.
-pub const CONDITIONS: usize = 22;
+pub const CONDITIONS: usize = 23;
 
 impl Condition {
     /// Returns the kind of access that it refuses.
@@ -188,6 +194,7 @@ impl Condition {
             Self::Shutdown => Kind::Shutdown,
             Self::DeviceRead | Self::DeviceWrite | Self::DeviceRest => Kind::Device,
             Self::Hang => Kind::Hang,
+            Self::Failure => Kind::Failure,
         }
     }
 }
@@ -302,6 +309,35 @@ in_memory! {
 }
 
 in_memory! {
+    repr(C);
+    /// An answer to a failure, by a ladder ([`crate::ladder`]).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+    pub struct Deed, DeedCells {
+        /// 1 for a sandbox's first deed, and so on; written last, 0 while in flux.
+        pub seq: u64,
+        /// Clock when the sandbox's first core heard of the failure.
+        pub found: u64,
+        /// Clock when the guest ran again; 0: it does not, or not yet.
+        pub begun: u64,
+        /// [`Condition`] of the failure.
+        pub condition: u16,
+        /// Core that found it, by its number in the sandbox.
+        pub core: u16,
+        /// [`crate::ladder::Rung::action`] that was taken.
+        pub action: u8,
+        /// The rung, from 0.
+        pub rung: u8,
+        /// Guest that runs then: 0 is the sandbox's own, others are its alternatives.
+        pub guest: u16,
+        /// Incarnation of the sandbox that failed.
+        pub incarnation: u32,
+        /// Padding.
+        pub reserved: u32,
+    }
+}
+
+in_memory! {
     repr(C, align(4096));
     /// One core's part of a report.
     #[derive(Clone, Copy)]
@@ -331,7 +367,7 @@ in_memory! {
         /// The incarnation that `first` is of.
         pub life: u32,
         /// Padding to the console.
-        pub reserved: [u32; 73],
+        pub reserved: [u32; 59],
         /// Console bytes; byte `n` lies at `n % CONSOLE`.
         pub console: [u8; CONSOLE],
     }
@@ -376,13 +412,18 @@ in_memory! {
         /// How often each sandbox's monitor has rung this one, as the first core saw it at its last doorbell. Its own
         /// entry counts rings between its own cores.
         pub rung: [u64; MAX_SANDBOXES],
+        /// Number of deeds since the first launch.
+        pub deeds_done: u64,
+        /// The last of them; number `n` lies at `(n - 1) % DEEDS`.
+        pub deeds: [Deed; DEEDS],
         /// Padding.
-        pub reserved: [u32; 932],
+        pub reserved: [u32; 770],
     }
 }
 
 const _: () = assert!(size_of::<Denial>() == 48);
 const _: () = assert!(size_of::<Tally>() == 56);
+const _: () = assert!(size_of::<Deed>() == 40);
 const _: () = assert!(size_of::<CoreReport>() == 8192);
 const _: () = assert!(core::mem::offset_of!(CoreReport, console) == 4096);
 const _: () = assert!(size_of::<Report>() == 4096);

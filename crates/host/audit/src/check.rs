@@ -120,9 +120,11 @@ impl Context<'_> {
         let unit = self.iommu_tables();
         let monitors: Vec<_> =
             found.iter().map(|f| f.monitor.as_ref().map(|m| m.1.clone())).collect();
-        let given: Vec<Vec<Given>> =
-            (0..count).map(|i| given::to_guest(self.claim, &self.parts, i)).collect();
+        let mut given: Vec<Vec<Given>> = Vec::new();
         for i in 0..count {
+            let mut choices = given::to_guests(self.claim, &self.parts, i);
+            let fits = nested[i].as_ref().map_or(0, |regime| self.running(i, regime, &choices));
+            given.push(choices.swap_remove(fits));
             if let Some(regime) = &nested[i] {
                 self.guest(i, regime, &given[i]);
                 self.links(i, regime);
@@ -161,6 +163,20 @@ impl Context<'_> {
             tables: self.confining.len(),
             pages: pages.into_iter().collect(),
         }
+    }
+
+    /// Finds the guest that the tables of a sandbox are for: the first that they fit without a finding, else its own.
+    fn running(&mut self, i: usize, regime: &Regime, choices: &[Vec<Given>]) -> usize {
+        let (findings, remarks) = (self.findings.len(), self.remarks.len());
+        let mut fits = |given: &Vec<Given>| {
+            self.guest(i, regime, given);
+            let fits = self.findings.len() == findings;
+            self.findings.truncate(findings);
+            self.remarks.truncate(remarks);
+            fits
+        };
+        // One guest needs no choice.
+        if choices.len() == 1 { 0 } else { choices.iter().position(&mut fits).unwrap_or(0) }
     }
 
     /// Gives every host save area to a sandbox and its core.

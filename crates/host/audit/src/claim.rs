@@ -108,6 +108,8 @@ pub struct Sandbox {
     pub ram: Vec<Ram>,
     /// If its tables follow a program's segments: these.
     pub segments: Option<Vec<Segment>>,
+    /// Segments of each guest that can take its guest's place, likewise.
+    pub others: Vec<Option<Vec<Segment>>>,
     /// Ports.
     pub ports: Vec<Ports>,
     /// Lines of the interrupt controller.

@@ -35,9 +35,21 @@ const R: (bool, bool) = (false, false);
 const RW: (bool, bool) = (true, false);
 const RWX: (bool, bool) = (true, true);
 
-/// Lists the memory that a sandbox's guest may reach. The frames of information page, progress words and reports are
-/// those that the monitors' own tables show.
-pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
+/// Lists the memory that each guest of a sandbox may reach, its own first.
+pub fn to_guests(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Vec<Given>> {
+    let sandbox = &claim.sandboxes[index];
+    let all = std::iter::once(&sandbox.segments).chain(&sandbox.others);
+    all.map(|segments| to_guest(claim, parts, index, segments.as_deref())).collect()
+}
+
+/// Lists the memory that a guest with these segments may reach. The frames of information page, progress words and
+/// reports are those that the monitors' own tables show.
+fn to_guest(
+    claim: &Claim,
+    parts: &[Parts],
+    index: usize,
+    segments: Option<&[Segment]>,
+) -> Vec<Given> {
     let sandbox = &claim.sandboxes[index];
     let &Places { page, info, progress, reports: [reports, stride], .. } = claim.arch.places();
     let mut all = Vec::new();
@@ -49,7 +61,7 @@ pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
     const SHOWN: (bool, bool) = (false, false);
     const DEVICE: (bool, bool) = (false, true);
     for ram in &sandbox.ram {
-        let Some(segments) = &sandbox.segments else {
+        let Some(segments) = segments else {
             give(&sandbox.place, MEMORY, ram.gpa, ram.hpa, ram.len, RWX);
             continue;
         };

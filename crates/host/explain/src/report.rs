@@ -5,11 +5,12 @@ use crate::explain::{Explained, explain, fold};
 use crate::snapshot::{Core, SandboxSnapshot, Snapshot};
 use crate::x86::ARCH;
 use bulkhead_image::Baked;
-use bulkhead_layout::report::{CAUSE_NAMES, CONDITION_NAMES, Denial, State};
-use bulkhead_plan::Plan;
+use bulkhead_layout::report::{self, ACTION_NAMES, CAUSE_NAMES, CONDITION_NAMES, Denial, State};
+use bulkhead_plan::{self as plan, Plan};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Version of the report's form.
 pub const VERSION: u32 = 1;
@@ -66,6 +67,10 @@ pub struct Sandbox {
     pub exits: Exits,
     /// Doorbells by sender: all that may ring and all that did.
     pub doorbells: BTreeMap<String, Rung>,
+    /// Answers of its ladders to failures, since the first launch.
+    pub deeds: u64,
+    /// The last 16 of them.
+    pub newest_deeds: Vec<Deed>,
     /// Denied accesses.
     pub denials: u64,
     /// Denied accesses with records that later ones have overwritten.
@@ -75,6 +80,41 @@ pub struct Sandbox {
     /// Denied accesses with records that are there, explained: the first of the last life, the newest, the first ever
     /// by each condition. Repeats are taken together.
     pub newest_denials: Vec<Explained>,
+}
+
+/// An answer of a ladder to a failure.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Deed {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Microseconds from the machine's boot until the monitor heard of the failure.
+    pub found_us: u64,
+    /// The condition of the failure.
+    pub condition: &'static str,
+    /// The core that found it, by the machine's number.
+    pub core: usize,
+    /// The rung of the ladder, from 1.
+    pub rung: u8,
+    /// Its action.
+    pub action: &'static str,
+    /// The guest that ran then: an alternative's name, or the sandbox's.
+    pub guest: String,
+    /// Microseconds until that guest's first instruction; null if it does not run, or not yet.
+    pub took_us: Option<u64>,
+    /// Incarnation of the sandbox that failed.
+    pub incarnation: u32,
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, condition, core, rung, action, found_us, .. } = self;
+        write!(f, "{number}. {condition} on core {core} at {found_us} us: {action} (rung {rung})")?;
+        match self.took_us {
+            Some(took) => write!(f, ", {} began {took} us later", self.guest),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Refusals of a sandbox by one condition.
@@ -176,6 +216,8 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now: u64) 
             restarts: 0,
             exits: Exits::default(),
             doorbells: BTreeMap::new(),
+            deeds: 0,
+            newest_deeds: Vec::new(),
             denials: 0,
             overwritten: 0,
             by_condition: Vec::new(),
@@ -193,11 +235,38 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now: u64) 
         restarts: seen.report.restarts,
         exits: exits(&seen.cores, hz, now),
         doorbells: doorbells(&baked.plan, index, seen, nanoseconds(snapshot, now, hz)),
+        deeds: seen.report.deeds_done,
+        newest_deeds: deeds(plan, seen, snapshot, hz),
         denials: seen.denials(),
         overwritten: seen.overwritten(),
         by_condition: refused(&seen.cores, |c, d| Some(explain(&baked.plan, index, c, d))),
         newest_denials: fold(explained),
     }
+}
+
+/// Answers of a sandbox's ladders with records that are whole.
+fn deeds(plan: &plan::Sandbox, seen: &SandboxSnapshot, snapshot: &Snapshot, hz: u64) -> Vec<Deed> {
+    let name = |guest: u16| {
+        let other = plan.alternatives.get(usize::from(guest).wrapping_sub(1));
+        other.map_or(&plan.name, |other| &other.name).clone()
+    };
+    let us = |ticks: u64| (u128::from(ticks) * 1_000_000 / u128::from(hz)) as u64;
+    // Numbers of names are a guest's monitor's words, and still not to be trusted.
+    let word = |names: &[&'static str], number: usize| names.get(number).copied().unwrap_or("?");
+    let mut kept: Vec<_> = seen.report.deeds.iter().filter(|deed| deed.seq != 0).collect();
+    kept.sort_by_key(|deed| deed.seq);
+    let deed = |deed: &report::Deed| Deed {
+        number: deed.seq,
+        found_us: nanoseconds(snapshot, deed.found, hz) / 1_000,
+        condition: word(&CONDITION_NAMES, deed.condition.into()),
+        core: plan.cores.get(usize::from(deed.core)).copied().unwrap_or_default(),
+        rung: deed.rung.saturating_add(1),
+        action: word(&ACTION_NAMES, deed.action.into()),
+        guest: name(deed.guest),
+        took_us: (deed.begun != 0).then(|| us(deed.begun.saturating_sub(deed.found))),
+        incarnation: deed.incarnation,
+    };
+    kept.into_iter().map(deed).collect()
 }
 
 /// Time since the machine's boot.

@@ -3,7 +3,7 @@
 use crate::devices::Devices;
 use crate::elf::Program;
 use crate::guest::{self, Guest, Trace};
-use crate::monitor::{self, Input, Pristine};
+use crate::monitor::{self, Input, Pristine, Standby};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
 use crate::space::Spaces;
@@ -103,7 +103,9 @@ pub fn bake_for<T: Target>(system: &System, programs: &Programs) -> Result<Baked
         let plan = system.plan(len).map_err(Error::Misfit)?;
         let guests = 0..plan.sandboxes.len();
         let guests = guests.map(|n| guest::<T>(&plan, n)).collect::<Result<Vec<_>, _>>()?;
-        let (bytes, map) = image::<T>(&plan, &guests, &boot, &monitors, len)?;
+        let standbys = (0..plan.sandboxes.len()).map(|n| standbys::<T>(&plan, n));
+        let standbys = standbys.collect::<Result<Vec<_>, _>>()?;
+        let (bytes, map) = image::<T>(&plan, &guests, &standbys, &boot, &monitors, len)?;
         if bytes.len() as u64 <= len {
             return Ok(Baked { bytes, plan, map });
         }
@@ -122,6 +124,16 @@ fn guest<T: Target>(plan: &Plan, index: usize) -> Result<Guest, Error> {
         guest.pieces.push(multikernel::head::<T::Kernels>(plan, index));
     }
     Ok(guest)
+}
+
+/// Makes the guests that can take the place of a sandbox' own.
+fn standbys<T: Target>(plan: &Plan, index: usize) -> Result<Vec<Guest>, Error> {
+    let other = |other: &plan::Alternative| {
+        let mut plan = plan.clone();
+        plan.sandboxes[index].guest = other.guest.clone();
+        guest::<T>(&plan, index)
+    };
+    plan.sandboxes[index].alternatives.iter().map(other).collect()
 }
 
 /// An image while it grows: its bytes, and where things lie.
@@ -143,6 +155,7 @@ struct Led<'a, H> {
 fn image<T: Target>(
     plan: &Plan,
     guests: &[Guest],
+    standbys: &[Vec<Guest>],
     boot: &Program,
     monitors: &[Program],
     len: u64,
@@ -151,7 +164,14 @@ fn image<T: Target>(
     let mut image = Growing { plan, pages: Pages::new(facts), map: Map::default() };
     let boot = image.boot::<T>(boot)?;
     image.map.traces = traces(plan, guests);
-    let pristine = image.pristine(guests);
+    let pristine = guests.iter().enumerate().map(|(owner, guest)| image.pristine(owner, guest));
+    let pristine: Vec<_> = pristine.collect();
+    let standbys: Vec<Vec<Standby>> = { standbys.iter().enumerate() }
+        .map(|(owner, all)| {
+            let put = |guest| Standby { guest, pristine: image.pristine(owner, guest) };
+            all.iter().map(put).collect()
+        })
+        .collect();
 
     let mut ops = pci::boot(&plan.machine);
     ops.extend(T::Devices::timers(plan));
@@ -181,7 +201,8 @@ fn image<T: Target>(
         for (index, (guest, pristine)) in baked {
             let program = &monitors[need::smallest(config::needs(plan, index))];
             image.text(program);
-            let input = Input { plan, index, guest, pristine, program, shared: &shared };
+            let standbys = &standbys[index][..];
+            let input = Input { plan, index, guest, pristine, standbys, program, shared: &shared };
             let made = monitor::bake::<T>(&mut image.pages, &input, lines)?;
             sandboxes.push(made.sandbox);
             image.map.parts.extend(made.parts);
@@ -244,20 +265,17 @@ impl Growing<'_> {
         Ok(Range { start: base, len: self.pages.end() - base })
     }
 
-    /// Puts the guests as they are at their first instruction.
-    fn pristine(&mut self, guests: &[Guest]) -> Vec<Vec<Pristine>> {
-        let mut all = Vec::new();
-        for (owner, guest) in guests.iter().enumerate() {
-            let start = self.pages.end();
-            let put = |p: &guest::Piece| Pristine {
-                pa: self.pages.put(&p.bytes),
-                gpa: p.gpa,
-                len: (p.bytes.len() as u64).next_multiple_of(8),
-            };
-            all.push(guest.pieces.iter().map(put).collect());
-            self.part(start, Some(owner), "pristine guest");
-        }
-        all
+    /// Puts a guest as it is at its first instruction.
+    fn pristine(&mut self, owner: usize, guest: &Guest) -> Vec<Pristine> {
+        let start = self.pages.end();
+        let put = |p: &guest::Piece| Pristine {
+            pa: self.pages.put(&p.bytes),
+            gpa: p.gpa,
+            len: (p.bytes.len() as u64).next_multiple_of(8),
+        };
+        let pristine = guest.pieces.iter().map(put).collect();
+        self.part(start, Some(owner), "pristine guest");
+        pristine
     }
 
     /// Sets aside what several monitors see.

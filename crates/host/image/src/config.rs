@@ -2,20 +2,21 @@
 
 use crate::Error;
 use crate::devices::Devices;
-use crate::monitor::{Functions, INFO_VA, Input, bells, ends, ids, loads};
+use crate::monitor::{Functions, INFO_VA, Input, Standby, bells, ends, ids, loads};
 use crate::nested;
 use crate::target::{Confine, Target};
 use bulkhead_channel::layout::{ARMED, HELLO};
 use bulkhead_layout::bell::{Bell, End};
 use bulkhead_layout::hypercall;
 use bulkhead_layout::info::Info;
+use bulkhead_layout::ladder::{Ladder, Rung};
 use bulkhead_layout::link::Link;
 use bulkhead_layout::load::PROGRAM_GPA;
 use bulkhead_layout::map::*;
-use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Ram, Slice};
+use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Ram, Slice, Start};
 use bulkhead_layout::pci::Function;
 use bulkhead_layout::record::Op;
-use bulkhead_layout::report::State;
+use bulkhead_layout::report::{Kind, State};
 use bulkhead_layout::watch::Watch;
 use bulkhead_layout::{MAX_SANDBOXES, need};
 use bulkhead_plan::{self as plan, Facts, Plan, RTC, Sandbox};
@@ -48,6 +49,14 @@ pub struct Told<'a, L> {
     pub shadow: Vec<u32>,
     pub lines: Option<L>,
     pub links: &'a [nested::Link],
+    /// Guests that can take the place of the first one.
+    pub others: &'a [Other<'a>],
+}
+
+/// A guest that can take the place of the first one, and the root of its nested tables.
+pub struct Other<'a> {
+    pub standby: &'a Standby<'a>,
+    pub root: u64,
 }
 
 /// Makes it.
@@ -62,8 +71,8 @@ pub fn config<T: Target>(
     let mut tail = Tail { behind: size_of::<T::Config>(), bytes: Vec::new() };
     identity(&mut config, input, told.control);
     rights(&mut config, input, told.links);
-    records(&mut config, &mut tail, input, told.shadow);
-    states::<T>(&mut config, &mut tail, input, &told.confine)?;
+    starts::<T>(&mut config, &mut tail, input, told.shadow, &told.confine, told.others)?;
+    ladders(&mut config, &mut tail, &input.plan.sandboxes[input.index]);
     functions(&mut config, &mut tail, told.functions);
     T::configure(
         &mut config,
@@ -107,7 +116,6 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
         *core = Core { control_pa: control + at, host_pa: host + at };
     }
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
-    config.argument = input.guest.argument;
     config.watch = sandbox.watch.map_or_else(Watch::default, |own| watch(input, own));
     for (to, ram) in config.ram.iter_mut().zip(&sandbox.ram) {
         *to = Ram { gpa: ram.gpa, len: ram.len };
@@ -145,29 +153,69 @@ fn rights(config: &mut Config, input: &Input, links: &[nested::Link]) {
     }
 }
 
-/// Its launch records: of the whole guest, and of its memory without its program.
-fn records(config: &mut Config, tail: &mut Tail, input: &Input, mut shadow: Vec<u32>) {
+/// The launch record of its memory without its program, and how its guest and others in its place begin.
+fn starts<T: Target>(
+    config: &mut Config,
+    tail: &mut Tail,
+    input: &Input,
+    mut shadow: Vec<u32>,
+    confine: &Confine,
+    others: &[Other],
+) -> Result<(), Error> {
     shadow.resize(shadow.len().next_multiple_of(2), 0);
     let begin = tail.append(&shadow);
     let src = CONFIG_VA + u64::from(begin.offset);
     let shadow = Op { kind: Op::COPY, dst: SHADOW_VA, src, len: u64::from(begin.len) * 4 };
     let shadow = || (begin.len > 0).then_some(shadow);
-    let whole: Vec<Op> = launch(input, u64::MAX).chain(shadow()).collect();
-    config.launch = tail.append(&whole);
+    let mut start = |input: &Input, confine: &Confine| {
+        let whole: Vec<Op> = launch(input, u64::MAX).chain(shadow()).collect();
+        let launch = tail.append(&whole);
+        let [first_state, other_state] = states::<T>(tail, input, confine)?;
+        Ok(Start { argument: input.guest.argument, launch, first_state, other_state })
+    };
+    config.start = start(input, confine)?;
+    let other = |other: &Other| {
+        let (guest, pristine) = (&other.standby.guest, &other.standby.pristine[..]);
+        start(&Input { guest, pristine, ..*input }, &Confine { root: other.root, ..*confine })
+    };
+    let others = others.iter().map(other).collect::<Result<Vec<_>, Error>>()?;
+    config.alternatives = tail.append(&others);
     if let Some(from) = loads(input.plan, input.index) {
         let empty: Vec<Op> = launch(input, PROGRAM_GPA).chain(shadow()).collect();
         config.empty = tail.append(&empty);
         (config.loads, config.room) = (GUEST_VA + from.gpa, from.len);
     }
+    Ok(())
 }
 
-/// States in which its cores start.
+/// Its ladders.
+fn ladders(config: &mut Config, tail: &mut Tail, sandbox: &Sandbox) {
+    let rung = |rung: &plan::Rung| {
+        let (action, guest) = match rung.step {
+            plan::Step::Stop => (Rung::STOP, 0),
+            plan::Step::Restart => (Rung::RESTART, 0),
+            plan::Step::Alternative(number) => (Rung::ALTERNATIVE, number as u16 + 1),
+        };
+        let (times, within) = rung.at_most.unwrap_or_default();
+        Rung { action, times, guest, within: (within / 1_000_000) as u32 }
+    };
+    let ladder = |of: &plan::Ladder| {
+        let mut ladder = Ladder::default();
+        for (to, from) in ladder.rungs.iter_mut().zip(&of.rungs) {
+            *to = rung(from);
+        }
+        ladder
+    };
+    let all: Vec<_> = sandbox.ladders.iter().map(ladder).collect();
+    config.ladders = tail.append(&all);
+}
+
+/// States in which its first core and the others start.
 fn states<T: Target>(
-    config: &mut Config,
     tail: &mut Tail,
     input: &Input,
     confine: &Confine,
-) -> Result<(), Error> {
+) -> Result<[Slice; 2], Error> {
     let states = [T::first(confine, &input.guest.entry), T::further(confine)];
     if let Some(why) = states.iter().find_map(|state| T::refused(state)) {
         let name = &input.plan.sandboxes[input.index].name;
@@ -175,8 +223,7 @@ fn states<T: Target>(
             "the processor would refuse the start of {name}: {why}"
         )));
     }
-    [config.first_state, config.other_state] = states.map(|state| tail.append(&state));
-    Ok(())
+    Ok(states.map(|state| tail.append(&state)))
 }
 
 /// PCI functions that it sees.
@@ -251,6 +298,7 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
     let control = controls(sandbox, &|_| true) || plan.sandboxes.iter().any(controlled);
     let party = |link: &plan::Link| link.owner == index || link.to.contains(&index);
     let channels = bells(plan, index).next().is_some() || ends(plan, index).next().is_some();
+    let failure = sandbox.actions[Kind::Failure as usize] != Action::Ignore;
     let all = [
         (devices, need::DEVICES),
         (sandbox.cores.len() > 1, need::CORES),
@@ -260,6 +308,7 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
         (channels, need::CHANNELS),
         (matches!(sandbox.guest, plan::Guest::Linux { .. }), need::LINUX),
         (sandbox.watch.is_some(), need::WATCHDOG),
+        (!sandbox.ladders.is_empty() || failure, need::LADDER),
     ];
     all.into_iter().filter(|(needed, _)| *needed).fold(0, |set, (_, need)| set | need)
 }
@@ -276,6 +325,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
         (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
         (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),
         (config.watch.least != 0, need::WATCHDOG, "a watchdog"),
+        (config.ladders.len != 0, need::LADDER, "ladders"),
     ];
     let lacks = told
         .into_iter()

@@ -1,6 +1,6 @@
 //! One sandbox's monitor and everything that confines its guest.
 
-use crate::config::{Told, config};
+use crate::config::{Other, Told, config};
 use crate::devices::{Devices, Grant, Route, grants};
 use crate::elf::Program;
 use crate::guest::Guest;
@@ -29,12 +29,19 @@ pub struct Pristine {
     pub len: u64,
 }
 
+/// A guest that can take the place of the sandbox's own.
+pub struct Standby<'a> {
+    pub guest: &'a Guest,
+    pub pristine: Vec<Pristine>,
+}
+
 /// Everything that one sandbox's monitor is made of.
 pub struct Input<'a> {
     pub plan: &'a Plan,
     pub index: usize,
     pub guest: &'a Guest,
     pub pristine: &'a [Pristine],
+    pub standbys: &'a [Standby<'a>],
     pub program: &'a Program,
     pub shared: &'a Shared,
 }
@@ -132,6 +139,18 @@ pub fn bake<T: Target>(
     let (reached, root) =
         nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?;
     let links = nested::links::<T::Nested>(pages, input.plan, input.index, root)?;
+    let mut others = Vec::new();
+    for standby in input.standbys {
+        // A kernel's tables, and a Linux', do not depend on what is in its memory; and links are in these tables alone.
+        let own = |guest: &Guest| (guest.segments.clone(), guest.default_rights);
+        let root = if own(standby.guest) == own(input.guest) {
+            root
+        } else {
+            let memory = nested::own_memory(input.plan, input.index, standby.guest);
+            nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?.1
+        };
+        others.push(Other { standby, root });
+    }
     part(pages, confining, "host save areas, bitmaps, nested and I/O tables");
 
     let config_pa = pages.end();
@@ -148,6 +167,7 @@ pub fn bake<T: Target>(
         shadow,
         lines,
         links: &links,
+        others: &others,
     };
     pages.put(&config::<T>(input, told)?);
     part(pages, config_pa, "configuration, launch record");
@@ -250,7 +270,8 @@ fn space<T: Target>(
     for ram in &sandbox.ram {
         own.add(GUEST_VA + ram.gpa, ram.hpa, ram.len, Rights::RW, "RAM");
     }
-    for p in input.pristine {
+    let others = input.standbys.iter().flat_map(|standby| &standby.pristine);
+    for p in input.pristine.iter().chain(others) {
         let (first, end) = (p.pa / page * page, (p.pa + p.len).next_multiple_of(page));
         let at = PRISTINE_VA + (first - facts.image);
         own.add(at, first, end - first, Rights::R, "pristine guest");

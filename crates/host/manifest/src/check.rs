@@ -92,6 +92,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         sandboxes: decoder.many("sandbox"),
         channels: decoder.many("channel"),
         healths: decoder.many("health"),
+        alternatives: decoder.many("alternative"),
         programs: decoder.many("program"),
         threads: decoder.many("thread"),
         contexts: decoder.many("context"),

@@ -29,6 +29,9 @@ pub struct Manifest {
     /// Actions after denied accesses.
     #[serde(default)]
     pub health: Vec<Health>,
+    /// Guests that can take the place of a sandbox's own.
+    #[serde(default)]
+    pub alternative: Vec<Alternative>,
     /// Programs that kernels run.
     #[serde(default)]
     pub program: Vec<Program>,
@@ -497,16 +500,132 @@ pub enum Notify {
     Adaptive,
 }
 
-/// An action after a denied access, or another finding.
+/// An answer to a denied access, or to another finding.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
     /// The sandbox that was denied the access, or that it was found in.
     pub sandbox: String,
-    /// The kind of access or finding.
-    pub on: Event,
+    /// The kind of access or finding, or a list of kinds.
+    pub on: Events,
+    /// Action to take each time.
+    pub action: Option<Action>,
+    /// Actions in their order, each with how often it is taken, in place of `action`.
+    pub ladder: Option<Vec<Rung>>,
+}
+
+/// One kind of finding, or several with one answer.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Events {
+    /// One kind.
+    One(Event),
+    /// Several kinds. A ladder counts all of them together.
+    Several(Vec<Event>),
+}
+
+impl Events {
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[Event] {
+        match self {
+            Self::One(event) => std::slice::from_ref(event),
+            Self::Several(events) => events,
+        }
+    }
+}
+
+/// A rung of a ladder.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rung {
     /// Action to take.
-    pub action: Action,
+    pub action: Step,
+    /// Name of the `[[alternative]]`, for this action.
+    pub name: Option<String>,
+    /// How often it is taken; then the next rung is. Each rung but the last has it.
+    pub at_most: Option<AtMost>,
+}
+
+/// Action of a rung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Step {
+    /// The guest that runs starts anew, its memory as at its first launch.
+    Restart,
+    /// Another guest starts in its place.
+    Alternative,
+    /// The sandbox is stopped.
+    Stop,
+}
+
+/// A limit on a rung.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AtMost {
+    /// Times.
+    pub times: u32,
+    /// Time in which they are counted, wherever it begins, such as `"10 s"`.
+    pub within: String,
+}
+
+/// A guest that can take the place of a sandbox's own.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Alternative {
+    /// Its name, for ladders.
+    pub name: String,
+    /// The sandbox.
+    pub sandbox: String,
+    /// The guest, of the kind of the sandbox's own. Not for kernels.
+    pub guest: Option<Other>,
+    /// Programs of the sandbox's kernel that have another file then.
+    #[serde(default)]
+    pub programs: Vec<Instead>,
+}
+
+/// A guest in the place of another one.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Other {
+    /// An unmodified Linux.
+    Linux {
+        /// bzImage, or the vmlinux in it: a path from the manifest's folder, or `artifact:NAME`.
+        kernel: String,
+        /// Initial RAM file system, likewise.
+        initrd: Option<String>,
+        /// Kernel command line.
+        cmdline: Option<String>,
+    },
+    /// A program on the bare virtual machine. It gets the text that the sandbox's own is handed.
+    Bare {
+        /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`.
+        program: String,
+        /// Rights to its own memory.
+        #[serde(default)]
+        access: Access,
+    },
+}
+
+impl Other {
+    /// As a sandbox has it.
+    #[must_use]
+    pub fn guest(&self) -> Guest {
+        match self.clone() {
+            Self::Linux { kernel, initrd, cmdline } => Guest::Linux { kernel, initrd, cmdline },
+            Self::Bare { program, access } => Guest::Bare { program, args: None, access },
+        }
+    }
+}
+
+/// A program with another file.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Instead {
+    /// Name of the `[[program]]`.
+    pub name: String,
+    /// Its file then: a path from the manifest's folder, or `artifact:NAME`.
+    pub file: String,
 }
 
 /// Kinds of denied accesses, and other findings.
@@ -532,6 +651,8 @@ pub enum Event {
     DeviceViolation,
     /// A core that has not moved its progress word in time (`alive`).
     Hang,
+    /// A guest that has ended with an exit code other than 0.
+    Failure,
 }
 
 impl Event {
@@ -546,6 +667,7 @@ impl Event {
         Self::TripleFault,
         Self::DeviceViolation,
         Self::Hang,
+        Self::Failure,
     ];
 
     /// As manifests write it.

@@ -108,7 +108,10 @@ impl<'a> Shape<'a, '_> {
         let given = kind(node.get_ref());
         let types: Vec<&str> =
             branches.iter().filter_map(|branch| branch.get("type")?.as_str()).collect();
-        match branches.iter().find(|branch| branch["type"] == given) {
+        let fits = |branch: &&&Value| {
+            branch["type"] == given || given == "string" && self.words(branch).is_some()
+        };
+        match branches.iter().find(fits) {
             Some(branch) => self.node(node, branch, name),
             None => self.wrong_type(node, &types, name),
         }

@@ -253,6 +253,46 @@ impl Guest {
     }
 }
 
+/// A guest that can take the place of a sandbox's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// Its name.
+    pub name: String,
+    /// Its `[[alternative]]`.
+    pub place: Place,
+    /// The guest.
+    pub guest: Guest,
+}
+
+/// Answers to a failure, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ladder {
+    /// Its `[[health]]`.
+    pub place: Place,
+    /// Its rungs.
+    pub rungs: Vec<Rung>,
+}
+
+/// A rung of a ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rung {
+    /// Action to take.
+    pub step: Step,
+    /// How often, and the time in which that counts, ns; `None`: each time.
+    pub at_most: Option<(u8, u64)>,
+}
+
+/// Action of a rung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The sandbox stops.
+    Stop,
+    /// The guest that runs begins anew.
+    Restart,
+    /// This of [`Sandbox::alternatives`] begins.
+    Alternative(usize),
+}
+
 /// A piece of a sandbox's RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ram {
@@ -289,6 +329,10 @@ pub struct Sandbox {
     pub observe: Vec<usize>,
     /// Action after a denied access, by kind.
     pub actions: [Action; KINDS],
+    /// Ladders that its actions name, by number.
+    pub ladders: Vec<Ladder>,
+    /// Guests that can take its guest's place; a ladder counts them from 0.
+    pub alternatives: Vec<Alternative>,
     /// Its watchdog.
     pub watch: Option<Watch>,
     /// Starts with the machine.
@@ -313,6 +357,8 @@ impl Default for Sandbox {
             control: Default::default(),
             observe: Vec::new(),
             actions: [Action::Stop; KINDS],
+            ladders: Vec::new(),
+            alternatives: Vec::new(),
             watch: None,
             autostart: true,
             learn: false,
@@ -322,6 +368,14 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
+    /// True if a finding of some kind can begin its guest, or another one, anew.
+    #[must_use]
+    pub fn begins_anew(&self) -> bool {
+        let again = |rung: &Rung| rung.step != Step::Stop;
+        self.actions.contains(&Action::Restart)
+            || self.ladders.iter().any(|ladder| ladder.rungs.iter().any(again))
+    }
+
     /// True if one of its lines is level-triggered.
     #[must_use]
     pub fn has_level_line(&self) -> bool {

@@ -5,7 +5,9 @@ use crate::{Error, arch};
 use bulkhead_audit::arch::Architecture;
 use bulkhead_audit::claim::{self, Claim};
 use bulkhead_audit::{RamFile, Registers, Report, dump, segments};
+use bulkhead_layout::monitor::Action;
 use bulkhead_layout::need::{self, MONITORS};
+use bulkhead_layout::report;
 use bulkhead_plan::{
     BarKind, Bdf, Channel, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span, Trigger,
 };
@@ -50,10 +52,11 @@ pub fn translate(
     let (machine, facts) = (&plan.machine, plan.machine.arch.facts());
     let mut sandboxes = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
-        let segments = match &sandbox.guest {
-            Guest::Bare { program, enforce_segments: true, .. } => Some(program_of(program)?),
-            _ => None,
+        let segments = |guest: &Guest| match guest {
+            Guest::Bare { program, enforce_segments: true, .. } => program_of(program).map(Some),
+            _ => Ok(None),
         };
+        let others = sandbox.alternatives.iter().map(|other| segments(&other.guest));
         let (lines, ends) = (lines(plan, sandbox), plan.ends(index));
         let clock = sandbox.devices.iter().any(|device| device.class == RTC);
         let functions = !sandbox.functions.is_empty() || !ends.is_empty();
@@ -76,6 +79,8 @@ pub fn translate(
         need(plan.channels.iter().any(|c| messages(c) || rings(c)), need::CHANNELS);
         need(matches!(sandbox.guest, Guest::Linux { .. }), need::LINUX);
         need(sandbox.watch.is_some(), need::WATCHDOG);
+        let failure = sandbox.actions[report::Kind::Failure as usize];
+        need(failure != Action::Ignore || !sandbox.ladders.is_empty(), need::LADDER);
         sandboxes.push(claim::Sandbox {
             monitor: monitors[need::smallest(needs)].clone(),
             name: sandbox.name.clone(),
@@ -85,7 +90,8 @@ pub fn translate(
             ram: { sandbox.ram.iter() }
                 .map(|r| claim::Ram { gpa: r.gpa, hpa: r.hpa, len: r.len })
                 .collect(),
-            segments,
+            segments: segments(&sandbox.guest)?,
+            others: others.collect::<Result<_, _>>()?,
             ports: ports(sandbox),
             lines,
             observe: sandbox.observe.clone(),

@@ -4,7 +4,8 @@ use crate::audit::Audited;
 use crate::exits::{self, Facts};
 use crate::{Load, Outcome, arch};
 use bulkhead_audit::RULES;
-use bulkhead_explain::{Promise, Sandbox};
+use bulkhead_explain::{Deed, Promise, Sandbox};
+use bulkhead_layout::report::DEEDS;
 use bulkhead_layout::telemetry::Record;
 use bulkhead_plan::{Channel, Guest, Plan, peers};
 use std::collections::BTreeMap;
@@ -25,10 +26,12 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
         }
         promises.extend(rung(sandbox));
         let planned = outcome.restarts[index];
-        let restarted = plan.actions.contains(&bulkhead_layout::monitor::Action::Restart);
+        let restarted = plan.begins_anew();
         // One that begins anew for a planned reason is denied nothing.
         let is_restarted = restarted && planned == 0;
-        if is_restarted {
+        if sandbox.deeds > 0 {
+            promises.push(answered(sandbox));
+        } else if is_restarted && plan.ladders.is_empty() {
             promises.push(caught(sandbox));
         } else {
             let cores = outcome.snapshot.sandboxes.get(index).map(|seen| &seen.cores[..]);
@@ -82,6 +85,30 @@ fn boot(outcome: &Outcome) -> Option<Promise> {
         boot.instructions, boot.waiting_us, boot.copying_us
     );
     Some(promise("the machine boots in few instructions", boot.instructions <= LIMIT, detail))
+}
+
+/// Judges answers to failures: each that begins a guest anew has done so, and nothing else did.
+fn answered(sandbox: &Sandbox) -> Promise {
+    let kept = &sandbox.newest_deeds;
+    let stops = |deed: &&Deed| deed.action == "stop";
+    let stopped = kept.iter().filter(stops).count() as u64;
+    let begun = kept.iter().filter(|deed| !stops(deed)).all(|deed| deed.took_us.is_some());
+    let whole = kept.len() as u64 == sandbox.deeds.min(DEEDS as u64);
+    let held = begun
+        && whole
+        // A guest can begin itself anew, too, and be started by others.
+        && sandbox.restarts >= sandbox.deeds - stopped
+        && sandbox.state != "failed";
+    let longest = kept.iter().filter_map(|deed| deed.took_us).max().unwrap_or(0);
+    let detail = format!(
+        "{} failures, {} restarts, at most {longest} us each, {}",
+        sandbox.deeds, sandbox.restarts, sandbox.state
+    );
+    promise(
+        format!("each failure of {} is answered as its ladder says", sandbox.name),
+        held,
+        detail,
+    )
 }
 
 fn caught(sandbox: &Sandbox) -> Promise {
@@ -323,6 +350,8 @@ mod tests {
             restarts: 0,
             exits: Exits { boot: map(boot), steady: map(steady), steady_seconds: 0.0 },
             doorbells: BTreeMap::new(),
+            deeds: 0,
+            newest_deeds: Vec::new(),
             denials: 0,
             overwritten: 0,
             by_condition: Vec::new(),

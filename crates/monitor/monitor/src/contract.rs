@@ -1,10 +1,11 @@
 //! The contract between a monitor and its architecture, for one core of the sandbox.
 
 use bulkhead_monitor_abi::bell::{Bell, End};
+use bulkhead_monitor_abi::ladder::{Climb, LADDERS, Ladder};
 use bulkhead_monitor_abi::link::Link;
 use bulkhead_monitor_abi::load::Head;
 use bulkhead_monitor_abi::lock::{Lock, Pace};
-use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice};
+use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
@@ -27,6 +28,8 @@ pub struct Local {
     pub still: Cell<u32>,
     /// Ticks after which the core hangs.
     pub patience: Cell<u32>,
+    /// First core's: where it stands on each ladder.
+    pub climbs: [Climb; LADDERS],
 }
 
 /// State of a core that the sandbox's other cores touch, too.
@@ -38,6 +41,8 @@ pub struct Shared {
     pub parked: AtomicU32,
     /// First core's: odd while the guest lives, even while it does not.
     pub life: AtomicU32,
+    /// First core's: number of the guest that has the place; 0 is the sandbox's own.
+    pub guest: AtomicU32,
     /// First core's: values of the guest's index registers, by the architecture's numbers.
     pub latches: [AtomicU32; 2],
     /// First core's: lock of the registers that the sandbox's cores share.
@@ -79,6 +84,10 @@ pub trait Layout {
     fn entries(&self, part: Slice) -> &[u64];
     /// Links that the sandbox is a party of.
     fn links(&self) -> &[Link];
+    /// Ladders, by number.
+    fn ladders(&self) -> &[Ladder];
+    /// How guests begin that can take the place of the sandbox's own.
+    fn alternatives(&self) -> &[Start];
     /// Doorbells of channels, by number.
     fn bells(&self) -> &[Bell];
     /// Ends of channels that are the sandbox's own.

@@ -39,7 +39,7 @@ fn turn<M: Monitor>(m: &M, outcome: Outcome) -> Next {
             m.inject(exception);
             return Next::Go;
         }
-        Then::End(state) => life::end(m, state),
+        Then::End(end) => life::end(m, end),
         Then::Park if M::has(need::CORES) => life::park(m, 0),
         _ => {}
     }

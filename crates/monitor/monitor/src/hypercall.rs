@@ -5,7 +5,8 @@ use crate::outcome::Outcome;
 use crate::record::{add, deny};
 use crate::{life, link, mail};
 use bulkhead_monitor_abi::hypercall::{Call, DENIED, NULL, OK, decide, number};
-use bulkhead_monitor_abi::report::{CONSOLE, Cause, State};
+use bulkhead_monitor_abi::need;
+use bulkhead_monitor_abi::report::{CONSOLE, Cause, Condition, Kind, State};
 use core::sync::atomic::Ordering;
 
 /// Handles a call by an instruction of `length` bytes that only a guest's kernel may use.
@@ -31,7 +32,12 @@ pub fn decided<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
         Call::Console(length) => console(m, length),
         Call::Exit(code) => {
             life::leave(m, code);
-            return Outcome::end(Cause::Hypercall, State::Exited);
+            let exited = Outcome::end(Cause::Hypercall, State::Exited);
+            let failed = M::has(need::LADDER) && code != 0;
+            if failed && config.ends[Kind::Failure as usize] != 0 {
+                return deny(m, Condition::Failure, code.into(), 0, exited);
+            }
+            return exited;
         }
         Call::Restart => return Outcome::end(Cause::Hypercall, State::Launching),
         // Steady state begins after this call.

@@ -10,6 +10,7 @@
 pub mod contract;
 pub mod exit;
 pub mod hypercall;
+pub mod ladder;
 pub mod life;
 pub mod link;
 pub mod mail;
@@ -19,4 +20,4 @@ pub mod signal;
 pub mod watch;
 
 pub use contract::{Devices, Interrupts, Layout, Monitor, Vcpu};
-pub use outcome::{Outcome, Then};
+pub use outcome::{End, Outcome, Then};

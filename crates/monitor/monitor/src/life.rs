@@ -2,8 +2,9 @@
 //! first core leads; the others wait parked until the guest starts them.
 
 use crate::contract::Monitor;
+use crate::outcome::End;
 use crate::record::record;
-use crate::{link, mail, signal, watch};
+use crate::{ladder, link, mail, signal, watch};
 use bulkhead_monitor_abi::cores::To;
 use bulkhead_monitor_abi::load::{HEAD, PROGRAM_GPA, sum};
 use bulkhead_monitor_abi::map::GUEST_VA;
@@ -43,21 +44,23 @@ fn launch<M: Monitor>(m: &M) {
     state(m, State::Launching);
     let loaded = load(m);
     match loaded {
-        None => play(&mut m.memory(), m.ops(m.config().launch), 0),
+        None => play(&mut m.memory(), m.ops(ladder::start(m).launch), 0),
         Some(_) => report.loaded.store(1, Ordering::Relaxed),
     }
     report.played_ticks.store(m.now(), Ordering::Relaxed);
-    fresh(m, m.config().first_state);
-    m.begin([u64::from(incarnation(m)), m.config().argument], loaded);
+    let start = ladder::start(m);
+    fresh(m, start.first_state);
+    m.begin([u64::from(incarnation(m)), start.argument], loaded);
     state(m, State::Running);
     report.launch_ticks.store(m.now(), Ordering::Relaxed);
+    ladder::begun(m);
 }
 
 /// Fills memory with the program that another sandbox has left, if it is whole; its first instruction. Not for the
 /// first life: the memory of programs has not been cleared then.
 fn load<M: Monitor>(m: &M) -> Option<u64> {
     let config = m.config();
-    if !M::has(need::LOADS) || config.loads == 0 || incarnation(m) == 0 {
+    if !M::has(need::LOADS) || config.loads == 0 || incarnation(m) == 0 || ladder::replaced(m) {
         return None;
     }
     // Copied once: the sender may change it at any time.
@@ -86,14 +89,16 @@ pub fn leave<M: Monitor>(m: &M, code: u32) {
     m.report().exit_code.store(code, Ordering::Relaxed);
 }
 
-/// Ends the guest's life in a state, and begins the next one, sooner or later.
-pub fn end<M: Monitor>(m: &M, then: State) {
+/// Ends the guest's life, and begins the next one, sooner or later.
+pub fn end<M: Monitor>(m: &M, end: End) {
     if !m.is_first() {
         // The first core leads; this one waits for the next life's start-up.
-        signal::send(m, 0, signal::END | (then as u32) << signal::END_STATE);
+        let how = u32::from(end.by(m.index()).bits());
+        signal::send(m, 0, signal::END | how << signal::END_HOW);
         return park(m, m.local().incarnation.get() * 2 + 1);
     }
     m.report().violation_ticks.store(m.now(), Ordering::Relaxed);
+    let then = ladder::answer(m, end, incarnation(m));
     m.shared(0).life.fetch_add(1, Ordering::SeqCst);
     if M::has(need::CORES) {
         signal::send_each(m, To::Others, signal::PARK);
@@ -153,6 +158,7 @@ fn settle<M: Monitor>(m: &M, mut then: State) {
     loop {
         if then != State::Launching {
             wait_for_start(m, then);
+            ladder::reset(m);
         }
         if !mail::stop_requested(m) {
             return;
@@ -204,7 +210,7 @@ pub fn park<M: Monitor>(m: &M, ended: u32) {
     // The guest's pending interrupts may have hidden a doorbell. From here on none is lost before the guest runs.
     link::look(m);
     own.parked.store(0, Ordering::Release);
-    fresh(m, m.config().other_state);
+    fresh(m, ladder::start(m).other_state);
     m.startup(signals as u8);
 }
 

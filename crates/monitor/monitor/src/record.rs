@@ -1,10 +1,8 @@
 //! Counters, and records of denied accesses.
 
 use crate::contract::Monitor;
-use crate::outcome::Outcome;
-use bulkhead_monitor_abi::report::{
-    CAUSES, CONDITIONS, Cause, Condition, DENIALS, Denial, FIRST, State,
-};
+use crate::outcome::{End, Outcome};
+use bulkhead_monitor_abi::report::{CAUSES, CONDITIONS, Cause, Condition, DENIALS, Denial, FIRST};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -36,7 +34,7 @@ pub fn deny<M: Monitor>(
     record(m, condition, address, info);
     match m.config().ends[condition.kind() as usize] {
         0 => harmless,
-        state => Outcome::end(Cause::Denied, State::of(u32::from(state))),
+        answer => Outcome::answer(Cause::Denied, End::found(answer, condition)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Signals between the cores of one sandbox, each with a doorbell.
 
 use crate::contract::Monitor;
-use crate::outcome::Outcome;
+use crate::outcome::{End, Outcome};
 use bulkhead_monitor_abi::bell::Word;
 use bulkhead_monitor_abi::cores::To;
 use bulkhead_monitor_abi::need;
@@ -16,10 +16,10 @@ pub const START: u32 = 1 << 9;
 const START_BITS: u32 = START | 0xFF;
 /// An interrupt for the guest that it cannot mask.
 pub const UNMASKABLE: u32 = 1 << 10;
-/// To the first core: end the sandbox, [`END_STATE`] says how.
+/// To the first core: end the sandbox, [`END_HOW`] says how.
 pub const END: u32 = 1 << 11;
-/// Position of the [`State`] of [`END`], 4 bits.
-pub const END_STATE: u32 = 12;
+/// Position of the bits of [`End`], for [`END`].
+pub const END_HOW: u32 = 12;
 
 /// Calls `f` with number and identity of each of these cores of the sandbox.
 pub fn each<M: Monitor>(m: &M, to: To, f: impl Fn(u32, u32)) {
@@ -77,7 +77,7 @@ pub fn receive<M: Monitor>(m: &M, cause: Cause) -> Result<bool, Outcome> {
     let signals = &m.own().signals;
     let signals = signals.fetch_and(PARK | START_BITS, Ordering::AcqRel);
     if M::has(need::CORES) && signals & END != 0 && m.is_first() {
-        return Err(Outcome::end(cause, State::of(signals >> END_STATE & 0xF)));
+        return Err(Outcome::answer(cause, End::from_bits((signals >> END_HOW) as u16)));
     }
     if signals & PARK == 0 {
         return Ok(signals & UNMASKABLE != 0);

@@ -359,6 +359,6 @@ pub fn slice<T: FromBytes>(bytes: &[u8], index: usize, slice: Slice) -> Vec<T> {
 #[must_use]
 pub fn control_blocks(bytes: &[u8], index: usize) -> Vec<Vec<Op>> {
     let config = config(bytes, index);
-    let states = [config.first_state, config.other_state];
+    let states = [config.start.first_state, config.start.other_state];
     (0..config.cores as usize).map(|core| slice(bytes, index, states[core.min(1)])).collect()
 }

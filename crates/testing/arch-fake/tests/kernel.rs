@@ -53,7 +53,7 @@ impl Launched {
     fn new(system: &System) -> Self {
         let baked = baked(system).expect("an image");
         let mut memory = vec![0u8; baked.plan.sandboxes[RIGHT].ram[0].len as usize];
-        let record: Vec<Op> = slice(&baked.bytes, RIGHT, config(&baked.bytes, RIGHT).launch);
+        let record: Vec<Op> = slice(&baked.bytes, RIGHT, config(&baked.bytes, RIGHT).start.launch);
         let own = GUEST_VA + RAM..GUEST_VA + RAM + memory.len() as u64;
         for op in record.iter().filter(|op| op.kind == Op::COPY && own.contains(&op.dst)) {
             let (from, to) = ((op.src - PRISTINE_VA) as usize, (op.dst - GUEST_VA - RAM) as usize);
@@ -181,9 +181,9 @@ impl Launched {
 fn a_kernels_threads_start_as_the_target_says() {
     let launched = Launched::new(&system());
     let config = config(&launched.baked.bytes, RIGHT);
-    let states = slice::<Op>(&launched.baked.bytes, RIGHT, config.first_state);
+    let states = slice::<Op>(&launched.baked.bytes, RIGHT, config.start.first_state);
     let pc = states.iter().find(|op| op.dst == Odd::PC).expect("a first instruction");
-    assert_eq!((pc.src, config.argument), (KERNEL, FACTS.guest.info));
+    assert_eq!((pc.src, config.start.argument), (KERNEL, FACTS.guest.info));
 
     let State { base, mut core, interrupts, .. } = launched.state();
     assert_eq!(base, RAM);

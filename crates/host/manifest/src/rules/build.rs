@@ -145,17 +145,24 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
     let mut actions = default_actions();
     // A sandbox that learns goes on wherever it can.
     let healths = cx.healths.iter().filter(|health| health.sandbox == item.name && !item.learn);
+    let (ladders, entries) = super::health::ladders(cx, &item.name);
     for health in healths {
-        actions[health.on as usize] = match health.action {
-            raw::Action::Ignore => Action::Ignore,
-            raw::Action::Stop => Action::Stop,
-            raw::Action::Restart => Action::Restart,
+        let ladder = || entries.iter().position(|index| *index == health.index);
+        let action = match health.action {
+            Some(raw::Action::Ignore) => Action::Ignore,
+            Some(raw::Action::Stop) => Action::Stop,
+            Some(raw::Action::Restart) => Action::Restart,
+            None => ladder().map_or(Action::Stop, |number| Action::Ladder(number as u8)),
         };
+        health.on.all().iter().for_each(|event| actions[*event as usize] = action);
     }
+    let guest = guest(cx, item, &item.guest);
     plan::Sandbox {
         name: item.name.clone(),
         place: cx.at(item, &[]).place(),
-        guest: guest(cx, item),
+        alternatives: super::alternative::alternatives(cx, item, &guest),
+        guest,
+        ladders,
         core_ids: cores.iter().filter_map(|core| ids.get(*core).copied()).collect(),
         cores,
         ram: Vec::new(),
@@ -175,9 +182,10 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
     }
 }
 
-fn guest(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Guest {
+/// A guest of a sandbox.
+pub fn guest(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>, guest: &Guest) -> plan::Guest {
     let path = |written: &str| resolve(&cx.base, &cx.artifacts, written);
-    match &item.guest {
+    match guest {
         Guest::Linux { kernel, initrd, cmdline } => plan::Guest::Linux {
             kernel: path(kernel),
             initrd: initrd.as_deref().map(path),

@@ -11,6 +11,7 @@ use crate::source::{Location, k, n};
 use crate::{artifact, guest_file::Segment};
 use bulkhead_kernel_abi::at;
 use bulkhead_layout::{PAGE, info};
+use std::borrow::Cow;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
@@ -34,19 +35,22 @@ const READ_LIMIT: u64 = 256 << 20;
 struct Named<'a> {
     table: &'static str,
     index: usize,
+    /// Index of a program in an alternative.
+    inner: usize,
     key: &'static str,
     kind: Kind,
-    written: &'a str,
+    written: Cow<'a, str>,
 }
 
 /// Everything that names a file of a guest or of a program.
 fn named<'a>(cx: &'a Context<'_, '_>) -> Vec<Named<'a>> {
     let mut all = Vec::new();
-    for sandbox in &cx.sandboxes {
-        let mut add = |key, kind, written: &'a str| {
-            all.push(Named { table: "sandbox", index: sandbox.index, key, kind, written });
+    for Described { table, index, guest, .. } in described(cx) {
+        let mut add = |key, kind, written: &str| {
+            let written = Cow::Owned(written.to_owned());
+            all.push(Named { table, index, inner: 0, key, kind, written });
         };
-        match &sandbox.guest {
+        match &*guest {
             Guest::Linux { kernel, initrd, .. } => {
                 add("kernel", Kind::Linux, kernel);
                 initrd.iter().for_each(|initrd| add("initrd", Kind::Initrd, initrd));
@@ -61,18 +65,65 @@ fn named<'a>(cx: &'a Context<'_, '_>) -> Vec<Named<'a>> {
     let program = |item: &'a Item<raw::Program>| Named {
         table: "program",
         index: item.index,
+        inner: 0,
         key: "file",
         kind: Kind::Program,
-        written: &item.file,
+        written: Cow::Borrowed(&item.file),
     };
     all.extend(cx.programs.iter().map(program));
+    for alternative in &cx.alternatives {
+        let instead = |(inner, program): (usize, &'a raw::Instead)| Named {
+            table: "alternative",
+            index: alternative.index,
+            inner,
+            key: "file",
+            kind: Kind::Program,
+            written: Cow::Borrowed(&program.file),
+        };
+        all.extend(alternative.programs.iter().enumerate().map(instead));
+    }
     all
 }
 
+/// A guest that the manifest describes.
+struct Described<'a> {
+    table: &'static str,
+    index: usize,
+    sandbox: &'a Item<raw::Sandbox>,
+    guest: Cow<'a, Guest>,
+    /// Its sandbox's name, or its own.
+    name: &'a str,
+}
+
+/// Lists the guests of all sandboxes, and those that can take their places.
+fn described<'a>(cx: &'a Context<'_, '_>) -> Vec<Described<'a>> {
+    let own = cx.sandboxes.iter().map(|sandbox| Described {
+        table: "sandbox",
+        index: sandbox.index,
+        sandbox,
+        guest: Cow::Borrowed(&sandbox.guest),
+        name: &sandbox.name,
+    });
+    let other = |item: &'a Item<raw::Alternative>| {
+        Some(Described {
+            table: "alternative",
+            index: item.index,
+            sandbox: &cx.sandboxes[cx.sandbox_index(&item.sandbox)?],
+            guest: Cow::Owned(item.guest.as_ref()?.guest()),
+            name: &item.name,
+        })
+    };
+    own.chain(cx.alternatives.iter().filter_map(other)).collect()
+}
+
 /// Returns the place of the key that names a file.
-fn file_at(cx: &Context<'_, '_>, table: &str, index: usize, key: &str) -> Location {
-    match table {
-        "sandbox" => cx.document.at(&[k(table), n(index), k("guest"), k(key)]),
+fn file_at(cx: &Context<'_, '_>, table: &str, at: [usize; 2], key: &str) -> Location {
+    let [index, inner] = at;
+    match (table, key) {
+        ("alternative", "file") => {
+            cx.document.at(&[k(table), n(index), k("programs"), n(inner), k(key)])
+        }
+        ("sandbox" | "alternative", _) => cx.document.at(&[k(table), n(index), k("guest"), k(key)]),
         _ => cx.document.at(&[k(table), n(index), k(key)]),
     }
 }
@@ -111,17 +162,17 @@ pub fn open(cx: &mut Context<'_, '_>) {
         return;
     }
     let mut guests = Vec::new();
-    for Named { table, index, key, kind, written } in named(cx) {
-        if not_plain(written).is_some() {
+    for Named { table, index, inner, key, kind, written } in named(cx) {
+        if not_plain(&written).is_some() {
             continue;
         }
-        let path = resolve(&cx.base, &cx.artifacts, written);
+        let path = resolve(&cx.base, &cx.artifacts, &written);
         let (len, file) = match look(&path, kind, cx.facts().elf) {
             Ok((len, file)) => (Ok(len), Some(file)),
             Err(why) => (Err(why), None),
         };
-        let written = written.to_owned();
-        guests.push(Opened { table, index, key, kind, written, path, len, file });
+        let written = written.into_owned();
+        guests.push(Opened { table, index, inner, key, kind, written, path, len, file });
     }
     cx.guests = guests;
 }
@@ -152,22 +203,22 @@ fn look(path: &Path, kind: Kind, elf: (&str, u16)) -> Result<Looked, String> {
     Ok((meta.len(), found))
 }
 
-fn guest_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>, key: &str) -> Location {
-    cx.at(sandbox, &[k("guest"), k(key)])
+fn guest_at(cx: &Context<'_, '_>, guest: &Described<'_>, key: &str) -> Location {
+    file_at(cx, guest.table, [guest.index, 0], key)
 }
 
 fn opened_at(cx: &Context<'_, '_>, opened: &Opened) -> Location {
-    file_at(cx, opened.table, opened.index, opened.key)
+    file_at(cx, opened.table, [opened.index, opened.inner], opened.key)
 }
 
 /// Paths are plain: nothing in them is expanded.
 pub fn path_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for Named { table, index, key, written, .. } in named(cx) {
-        if let Some(why) = not_plain(written) {
-            let message = format!("`{}` is no plain path: {why}", brief(written));
+    for Named { table, index, inner, key, written, .. } in named(cx) {
+        if let Some(why) = not_plain(&written) {
+            let message = format!("`{}` is no plain path: {why}", brief(&written));
             let help =
                 "nothing is expanded; write a path from the manifest's folder, or `artifact:NAME`";
-            let at = file_at(cx, table, index, key);
+            let at = file_at(cx, table, [index, inner], key);
             found.push(Diagnostic::new("path-plain", at, message).help(help));
         }
     }
@@ -235,27 +286,20 @@ pub fn program_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// The file of a kind that a guest names.
-fn opened<'a>(
-    cx: &'a Context<'_, '_>,
-    sandbox: &Item<raw::Sandbox>,
-    kind: Kind,
-) -> Option<&'a Opened> {
-    let own = |o: &&Opened| o.table == "sandbox" && o.index == sandbox.index;
+fn opened<'a>(cx: &'a Context<'_, '_>, guest: &Described<'_>, kind: Kind) -> Option<&'a Opened> {
+    let own = |o: &&Opened| o.table == guest.table && o.index == guest.index;
     cx.guests.iter().filter(own).find(|opened| opened.kind == kind)
 }
 
-fn program_of<'a>(cx: &'a Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<&'a Program> {
-    opened(cx, sandbox, Kind::Bare).and_then(|opened| match &opened.file {
+fn program_of<'a>(cx: &'a Context<'_, '_>, guest: &Described<'_>) -> Option<&'a Program> {
+    opened(cx, guest, Kind::Bare).and_then(|opened| match &opened.file {
         Some(Ok(GuestFile::Program(program))) => Some(program),
         _ => None,
     })
 }
 
-fn kernel_of<'a>(
-    cx: &'a Context<'_, '_>,
-    sandbox: &Item<raw::Sandbox>,
-) -> Option<(&'a Kernel, u64)> {
-    let of = |kind| opened(cx, sandbox, kind);
+fn kernel_of<'a>(cx: &'a Context<'_, '_>, guest: &Described<'_>) -> Option<(&'a Kernel, u64)> {
+    let of = |kind| opened(cx, guest, kind);
     let initrd = of(Kind::Initrd).and_then(|opened| opened.len.as_ref().ok()).copied().unwrap_or(0);
     match &of(Kind::Linux)?.file {
         Some(Ok(GuestFile::Kernel(kernel))) => Some((kernel, initrd)),
@@ -265,16 +309,16 @@ fn kernel_of<'a>(
 
 /// A program's segments lie where programs may, and their rights can be kept apart.
 pub fn program_segments(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for sandbox in &cx.sandboxes {
-        let Guest::Bare { access, .. } = &sandbox.guest else {
+    for guest in described(cx) {
+        let Guest::Bare { access, .. } = &*guest.guest else {
             continue;
         };
-        let Some(program) = program_of(cx, sandbox) else {
+        let Some(program) = program_of(cx, &guest) else {
             continue;
         };
         for (message, help) in segment_errors(program, *access, PROGRAM_LOWEST..u64::MAX) {
-            let at = guest_at(cx, sandbox, "program");
-            let message = format!("program of `{}`: {message}", sandbox.name);
+            let at = guest_at(cx, &guest, "program");
+            let message = format!("program of `{}`: {message}", guest.name);
             found.push(Diagnostic::new("program-segments", at, message).help(help));
         }
     }
@@ -356,17 +400,15 @@ fn wrong_text(text: &str, limit: usize) -> Option<(String, String)> {
 
 /// A kernel command line is short enough and one line.
 pub fn cmdline_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for sandbox in &cx.sandboxes {
-        let Guest::Linux { cmdline: Some(cmdline), .. } = &sandbox.guest else {
+    for guest in described(cx) {
+        let Guest::Linux { cmdline: Some(cmdline), .. } = &*guest.guest else {
             continue;
         };
-        let own = kernel_of(cx, sandbox).map_or(CMDLINE, |(kernel, _)| kernel.cmdline as usize);
+        let own = kernel_of(cx, &guest).map_or(CMDLINE, |(kernel, _)| kernel.cmdline as usize);
         if let Some((why, help)) = wrong_text(cmdline, own.min(CMDLINE)) {
-            let message = format!("kernel command line of `{}`: {why}", sandbox.name);
-            found.push(
-                Diagnostic::new("cmdline-text", guest_at(cx, sandbox, "cmdline"), message)
-                    .help(help),
-            );
+            let message = format!("kernel command line of `{}`: {why}", guest.name);
+            let at = guest_at(cx, &guest, "cmdline");
+            found.push(Diagnostic::new("cmdline-text", at, message).help(help));
         }
     }
 }
@@ -374,15 +416,14 @@ pub fn cmdline_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// A program's arguments fit in its info page.
 pub fn args_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     const _: () = assert!(ARGS < size_of::<[u8; 256]>() && size_of::<info::Info>() == 4096);
-    for sandbox in &cx.sandboxes {
-        let Guest::Bare { args: Some(args), .. } = &sandbox.guest else {
+    for guest in described(cx) {
+        let Guest::Bare { args: Some(args), .. } = &*guest.guest else {
             continue;
         };
         if let Some((why, help)) = wrong_text(args, ARGS) {
-            let message = format!("arguments of `{}`: {why}", sandbox.name);
-            found.push(
-                Diagnostic::new("args-text", guest_at(cx, sandbox, "args"), message).help(help),
-            );
+            let message = format!("arguments of `{}`: {why}", guest.name);
+            let at = guest_at(cx, &guest, "args");
+            found.push(Diagnostic::new("args-text", at, message).help(help));
         }
     }
     for program in &cx.programs {
@@ -396,13 +437,14 @@ pub fn args_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// A guest's file fits in its memory.
 pub fn memory_small(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for sandbox in &cx.sandboxes {
+    for guest in described(cx) {
+        let sandbox = guest.sandbox;
         let Ok(memory) = size::parse(sandbox.memory.size()) else {
             continue;
         };
         let end = cx.facts().guest.ram[0].end();
         let low = memory.min(end);
-        let (needed, what) = match needs(cx, sandbox) {
+        let (needed, what) = match needs(cx, &guest) {
             Some(needs)
                 if needs.0 > low
                     && wrong_size(sandbox.memory.size(), cx.facts().page).is_none() =>
@@ -412,7 +454,7 @@ pub fn memory_small(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             _ => continue,
         };
         let at = cx.at(sandbox, &[k("memory")]);
-        let message = format!("{} are too little for `{}`: {what}", show(memory), sandbox.name);
+        let message = format!("{} are too little for `{}`: {what}", show(memory), guest.name);
         let finding = Diagnostic::new("memory-small", at, message);
         found.push(if needed > end {
             finding.help(format!("nothing of it can lie above {end:#x}"))
@@ -424,8 +466,8 @@ pub fn memory_small(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Returns the bytes of memory that a guest's files need, and their purpose.
-fn needs(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<(u64, String)> {
-    if let Some((kernel, initrd)) = kernel_of(cx, sandbox) {
+fn needs(cx: &Context<'_, '_>, guest: &Described<'_>) -> Option<(u64, String)> {
+    if let Some((kernel, initrd)) = kernel_of(cx, guest) {
         let end = kernel.load.saturating_add(kernel.init_size);
         let pages = initrd.checked_next_multiple_of(PAGE)?;
         let mut what = format!("its kernel uses addresses up to {end:#x} while it starts");
@@ -434,7 +476,7 @@ fn needs(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<(u64, Str
         }
         return Some((end.saturating_add(pages), what));
     }
-    let program = program_of(cx, sandbox)?;
+    let program = program_of(cx, guest)?;
     let end = program.segments.iter().map(|segment| segment.start + segment.len).max()?;
     Some((end, format!("its program ends at {end:#x}")))
 }

@@ -3,6 +3,7 @@
 //! A rule looks at the decoded part of a manifest and adds its findings. It knows no other rule, and skips a piece that
 //! another rule refuses. `tests/manifests/bad` has a manifest for each rule that breaks it.
 
+pub mod alternative;
 pub mod build;
 pub mod channels;
 pub mod cores;
@@ -90,6 +91,13 @@ pub const ALL: &[Rule] = &[
     health::health_known,
     health::health_twice,
     health::health_ignore,
+    health::health_action,
+    health::health_ladder,
+    health::health_limit,
+    alternative::alternative_known,
+    alternative::alternative_twice,
+    alternative::alternative_guest,
+    alternative::alternative_unused,
     watch::watchdog_time,
     watch::alive_time,
     watch::health_hang,
@@ -137,6 +145,10 @@ pub const ALL: &[Rule] = &[
 pub const NAMES: &[&str] = &[
     "admission",
     "alive-time",
+    "alternative-guest",
+    "alternative-known",
+    "alternative-twice",
+    "alternative-unused",
     "args-text",
     "bells-too-many",
     "channel-from",
@@ -168,9 +180,12 @@ pub const NAMES: &[&str] = &[
     "endpoint-server",
     "ends-with-known",
     "file-missing",
+    "health-action",
     "health-hang",
     "health-ignore",
     "health-known",
+    "health-ladder",
+    "health-limit",
     "health-twice",
     "image-large",
     "irq-twice",
@@ -311,6 +326,8 @@ pub struct Opened {
     pub table: &'static str,
     /// Its index there.
     pub index: usize,
+    /// Index of a program in an alternative.
+    pub inner: usize,
     /// The key that names the file.
     pub key: &'static str,
     /// Kind that it has to have.
@@ -341,6 +358,8 @@ pub struct Context<'a, 't> {
     pub channels: Vec<Item<raw::Channel>>,
     /// The health entries that could be decoded.
     pub healths: Vec<Item<raw::Health>>,
+    /// The alternatives that could be decoded.
+    pub alternatives: Vec<Item<raw::Alternative>>,
     /// The programs that could be decoded.
     pub programs: Vec<Item<raw::Program>>,
     /// The threads that could be decoded.

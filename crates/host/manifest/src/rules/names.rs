@@ -30,9 +30,13 @@ fn names<'a>(cx: &'a Context<'_, '_>) -> Vec<(&'static str, &'a str, Location)> 
         cx.sandboxes.iter().map(|item| ("sandbox", item.name.as_str(), cx.at(item, &[k("name")])));
     let channels =
         cx.channels.iter().map(|item| ("channel", item.name.as_str(), cx.at(item, &[k("name")])));
+    let others = cx
+        .alternatives
+        .iter()
+        .map(|item| ("alternative", item.name.as_str(), cx.at(item, &[k("name")])));
     let parts = super::kernel::names::every(cx);
     let parts = parts.into_iter().map(|part| (part.table, part.name, part.at));
-    system.chain(sandboxes).chain(channels).chain(parts).collect()
+    system.chain(sandboxes).chain(channels).chain(others).chain(parts).collect()
 }
 
 /// Openings of lines that `bulkhead run` prints itself, in brackets: a guest of that name could print such lines.

@@ -46,7 +46,7 @@ pub fn alive_time(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// A finding that no look can have.
 pub fn health_hang(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for health in cx.healths.iter().filter(|health| health.on == Event::Hang) {
+    for health in cx.healths.iter().filter(|health| health.on.all().contains(&Event::Hang)) {
         let named = cx.sandboxes.iter().find(|sandbox| sandbox.name == health.sandbox);
         if let Some(sandbox) = named.filter(|sandbox| sandbox.alive.is_none()) {
             let message = format!("nobody looks whether `{}` hangs", sandbox.name);

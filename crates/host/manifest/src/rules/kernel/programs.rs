@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, list};
 use crate::raw::{self, ChannelKind};
 use crate::raw_kernel::ChannelUse;
 use crate::rules::memory::wrong_size;
-use crate::rules::{Context, GuestFile, Item, Kind, Opened};
+use crate::rules::{Context, GuestFile, Item, Opened};
 use crate::shape::brief;
 use crate::size::{self, show};
 use crate::source::{Location, k, n};
@@ -240,7 +240,7 @@ pub fn elf<'a>(
     cx: &'a Context<'_, '_>,
     program: &Item<raw::Program>,
 ) -> Option<&'a crate::guest_file::Program> {
-    let own = |o: &&Opened| o.kind == Kind::Program && o.index == program.index;
+    let own = |o: &&Opened| o.table == program.table && o.index == program.index;
     match &cx.guests.iter().find(own)?.file {
         Some(Ok(GuestFile::Program(elf))) => Some(elf),
         _ => None,

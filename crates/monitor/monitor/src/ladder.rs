@@ -1,0 +1,94 @@
+//! Answers to failures by ladders ([`bulkhead_monitor_abi::ladder`]), and guests that take the place of the first one.
+//! The sandbox's first core alone is here.
+
+use crate::contract::Monitor;
+use crate::outcome::End;
+use crate::record::add;
+use bulkhead_monitor_abi::ladder::Rung;
+use bulkhead_monitor_abi::monitor::Start;
+use bulkhead_monitor_abi::need;
+use bulkhead_monitor_abi::report::{DEEDS, State};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Returns how the guest begins that has the place.
+pub fn start<M: Monitor>(m: &M) -> &Start {
+    let own = &m.config().start;
+    if !M::has(need::LADDER) {
+        return own;
+    }
+    // Guest 0 is the sandbox's own.
+    let guest = m.shared(0).guest.load(Relaxed) as usize;
+    m.alternatives().get(guest.wrapping_sub(1)).unwrap_or(own)
+}
+
+/// Tells if another guest has taken the place of the sandbox's own.
+pub fn replaced<M: Monitor>(m: &M) -> bool {
+    M::has(need::LADDER) && m.shared(0).guest.load(Relaxed) != 0
+}
+
+/// Answers an end: the state to go to. A ladder's deed is in the report before it is done.
+pub fn answer<M: Monitor>(m: &M, end: End, incarnation: u32) -> State {
+    let Some(number) = end.ladder().filter(|_| M::has(need::LADDER)) else {
+        return end.in_state();
+    };
+    climb(m, number.into(), end, incarnation)
+}
+
+#[inline(never)]
+fn climb<M: Monitor>(m: &M, number: usize, end: End, incarnation: u32) -> State {
+    let (ladders, climbs) = (m.ladders(), &m.local().climbs);
+    let (Some(ladder), Some(climb)) = (ladders.get(number), climbs.get(number)) else {
+        return State::Stopped;
+    };
+    let now = m.now();
+    // A ladder without an end is not baked; if one ends, so does the sandbox.
+    let stop = Rung { action: Rung::STOP, ..Rung::default() };
+    let take = || climb.take(ladder, now, m.clock().hz);
+    let taken = if M::enforced("ladder") { take() } else { Some(0) };
+    let (at, rung) = match taken {
+        Some(at) => (at, ladder.rungs.get(at).copied().unwrap_or(stop)),
+        None => (ladder.rungs.len(), stop),
+    };
+    let guest = &m.shared(0).guest;
+    if rung.action == Rung::ALTERNATIVE {
+        guest.store(rung.guest.into(), Relaxed);
+    }
+    let before = add(&m.report().deeds_done);
+    let deed = &m.report().deeds[before as usize % DEEDS];
+    deed.seq.store(0, Relaxed);
+    core::sync::atomic::fence(Release);
+    deed.found.store(now, Relaxed);
+    deed.begun.store(0, Relaxed);
+    deed.condition.store(end.condition(), Relaxed);
+    deed.core.store(end.core(), Relaxed);
+    deed.action.store(rung.action, Relaxed);
+    deed.rung.store(at as u8, Relaxed);
+    deed.guest.store(guest.load(Relaxed) as u16, Relaxed);
+    deed.incarnation.store(incarnation, Relaxed);
+    deed.seq.store(before + 1, Release);
+    match rung.action {
+        Rung::STOP => State::Stopped,
+        _ => State::Launching,
+    }
+}
+
+/// Notes that the guest runs again.
+pub fn begun<M: Monitor>(m: &M) {
+    let done = m.report().deeds_done.load(Relaxed);
+    if !M::has(need::LADDER) || done == 0 {
+        return;
+    }
+    let deed = &m.report().deeds[(done - 1) as usize % DEEDS];
+    // Once: a later launch is another request's.
+    if deed.begun.load(Relaxed) == 0 && deed.action.load(Relaxed) != Rung::STOP {
+        deed.begun.store(m.now(), Relaxed);
+    }
+}
+
+/// Begins with the sandbox's own guest and the lowest rungs: another sandbox has asked for a start.
+pub fn reset<M: Monitor>(m: &M) {
+    if M::has(need::LADDER) {
+        m.shared(0).guest.store(0, Relaxed);
+        m.local().climbs.iter().for_each(|climb| climb.reset());
+    }
+}
