@@ -461,7 +461,8 @@ fn watchdogs(out: &mut String, plan: &Plan) {
             [] => "each core's own".to_owned(),
             some => format!("HPET comparators {}", some.join(", ")),
         };
-        Some(vec![sandbox.name.clone(), show(watch.period), every, first, found, timers])
+        let sweep = watch.sweep.map_or_else(|| "-".to_owned(), show);
+        Some(vec![sandbox.name.clone(), show(watch.period), every, first, found, sweep, timers])
     });
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
@@ -471,6 +472,7 @@ fn watchdogs(out: &mut String, plan: &Plan) {
             "progress each",
             "first within",
             "hang found within",
+            "text looked at in",
             "timer",
         ];
         table(out, "Watchdogs", &heads, &rows);

@@ -190,6 +190,7 @@ mod tests {
             entry: Entry { pc: 1, sp: 2, tables: 3 },
             argument: 5,
             segments: Vec::new(),
+            fixed: Vec::new(),
             default_rights: Rights::RWX,
             args: String::new(),
             trace: None,

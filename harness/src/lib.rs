@@ -7,6 +7,7 @@
 pub mod bare;
 pub mod bench;
 pub mod build;
+mod configuration;
 pub mod numbers;
 pub mod plot;
 pub mod program;

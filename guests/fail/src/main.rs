@@ -58,7 +58,7 @@ fn second(context: Context, _: usize) {
 }
 
 fn guest(context: Context) -> u32 {
-    let life = u64::from(context.incarnation());
+    let life = context.incarnation();
     if life >= context.arg_u64("fails").unwrap_or(u64::MAX) {
         println!("fail: life {life} is well");
         return 0;

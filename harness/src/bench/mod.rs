@@ -64,7 +64,7 @@ pub const SHORT: [Part; 19] = [
     part(&["monitor.hypercall", "monitor.icr"], monitor::calls),
     part(&["monitor.restart"], monitor::restart),
     part(&["recover.hang_found", "exits.watchdog"], watchdog::found),
-    part(&["recover.tick"], watchdog::tick),
+    part(&["recover.tick", "recover.sweep_word"], watchdog::tick),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
     part(&["vmx.text_kernel"], vmx::text),

@@ -4,8 +4,10 @@ use super::Found;
 use super::figure::{Figure, Must};
 use super::system::{Ran, System};
 use crate::Failure;
+use crate::configuration::Configuration;
 use crate::rows::Row;
 use bulkhead_layout::marker::id;
+use bulkhead_layout::watch::PART;
 
 /// Ways to stop (`guests/hang`), one for each sandbox of a run.
 const WAYS: [[&str; 6]; 2] = [
@@ -65,12 +67,32 @@ pub fn found() -> Found {
     ])
 }
 
-/// A tick's instructions in the monitor, all looks on.
+/// A tick's instructions in the monitor, all looks on, and for each word that a sweep looks at.
 pub fn tick() -> Found {
+    let (short, before) = ticking("")?;
+    let (all, words) = ticking("sweep = \"20 ms\"\n")?;
+    let each = (all - short) / (words - before);
+    let row = Row::new("recover.tick", "instructions", all);
+    let most = 400.0 + 2.0 * words;
+    let note = format!(
+        "in the monitor: mail, progress word, control block and {words:.0} words of text; {short:.0} without a sweep; \
+         mean of {TICKS}"
+    );
+    let word = Row::new("recover.sweep_word", "instructions", each);
+    Ok(vec![
+        Figure::new(row).must(Must::AtMost(most)).note(note),
+        Figure::new(word)
+            .must(Must::AtMost(2.0))
+            .note("more for each word that a tick looks at, the control block's in it"),
+    ])
+}
+
+/// Instructions of a tick, and words of text and of the control block that it looks at.
+fn ticking(more: &str) -> Result<(f64, f64), Failure> {
     const CORES: &str = "cores = [0, 1]\nmemory = \"4 MiB\"\n";
     let own = "cores = [0]\nmemory = \"4 MiB\"\nwatchdog = \"1 ms\"\nalive = \"2 ms\"\n";
     let ran = System::new("micro", "watchdog-tick")
-        .changed(CORES, own)
+        .changed(CORES, &format!("{own}{more}"))
         .with("micro", format!("ticks rounds={TICKS}"))
         .one_core()
         .run()?;
@@ -78,8 +100,9 @@ pub fn tick() -> Found {
     if found.vmruns != found.n {
         return Err(format!("{} exits for {} ticks", found.vmruns, found.n).into());
     }
-    let each = found.privileged as f64 / found.n as f64;
-    let row = Row::new("recover.tick", "instructions", each);
-    let note = format!("in the monitor, progress word and mail; mean of {}", found.n);
-    Ok(vec![Figure::new(row).must(Must::AtMost(400.0)).note(note)])
+    let baked = &ran.outcome.baked;
+    let config = Configuration::of(&baked.bytes, baked, 0).ok_or("no configuration")?;
+    let start = config.fields.start;
+    let words = start.parts * PART as u64 + u64::from(start.fixed[1].len);
+    Ok((found.privileged as f64 / found.n as f64, words as f64))
 }

@@ -5,7 +5,7 @@
 use super::driver::Job;
 use super::explained;
 use super::mutate::{MUTATIONS, Out, last};
-use super::{ladder, ring, walk, watchdog};
+use super::{ladder, ring, sweep, walk, watchdog};
 use crate::build;
 use bulkhead_guarantees::{Guarantee, INVARIANTS, Keeper, REGISTER, find};
 use rogue::{Attack, Expect};
@@ -23,8 +23,12 @@ const SOURCES: [&str; 6] = [
 /// Questions of the monitor that are no guarantee: this one makes a core late, to show the effect (`line/late`).
 const SWITCHES: [&str; 1] = ["line-prompt"];
 /// Tests of mutants beside the mutation gate.
-const BESIDE: [(&str, &str); 3] =
-    [("doorbell-window", ring::MUTANT), ("ladder", ladder::MUTANT), ("watchdog", watchdog::MUTANT)];
+const BESIDE: [(&str, &str); 4] = [
+    ("doorbell-window", ring::MUTANT),
+    ("ladder", ladder::MUTANT),
+    ("sweep", sweep::MUTANT),
+    ("watchdog", watchdog::MUTANT),
+];
 
 pub fn jobs() -> Vec<Job> {
     vec![

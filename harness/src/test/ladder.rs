@@ -118,6 +118,11 @@ fn alternative(bench: &Bench) -> Result<String, String> {
         let says = |text: String| seen.console.contains(&text);
         let lives = (0..3).all(|life| says(format!("[{way}] fail: life {life}, {way}")));
         let other = says(format!("[{way}] hang: life 3"));
+        if way == "exit" {
+            let own = seen.denials.iter().find(|d| d.sandbox == way).map(ToString::to_string);
+            let told = own.as_ref().is_some_and(|d| d.contains("an end with exit code 7"));
+            seen.ensure(told, format!("the record says {own:?}"))?;
+        }
         seen.ensure(lives && other, format!("{way} had other lives"))?;
     }
     seen.undisturbed("steady", &["running", "exited"])?;
@@ -130,9 +135,18 @@ fn alternative(bench: &Bench) -> Result<String, String> {
 
 /// The other guest fails as well, in all ways in turn: the sandbox is stopped.
 fn stop(bench: &Bench) -> Result<String, String> {
+    stopped(&run(&each(), &bench.dir, |o| o.audit = true)?)
+}
+
+/// A sandbox that fails in all ways, with a watchdog that has all looks.
+pub fn each() -> Manifest {
     let manifest = Manifest::new().ends_with(&["one"]);
     let more = failing("one", 0, "way=each", "fail", RUNGS);
-    let seen = run(&with(manifest, &more), &bench.dir, |o| o.audit = true)?;
+    with(manifest, &more.replace("watchdog =", "sweep = \"100 ms\"\nwatchdog ="))
+}
+
+/// It has climbed its ladder.
+pub fn stopped(seen: &Seen) -> Result<String, String> {
     let expected = [
         ("failure", 1, "restart", "one"),
         ("memory-read", 1, "restart", "one"),
@@ -140,7 +154,7 @@ fn stop(bench: &Bench) -> Result<String, String> {
         ("hang", 2, "alternative", "one-other"),
         ("failure", 3, "stop", "one-other"),
     ];
-    expect(&seen, "one", &expected)?;
+    expect(seen, "one", &expected)?;
     let state = seen.sandbox("one")?.state;
     seen.ensure(state == "stopped", format!("it is {state}"))?;
     Ok("stopped at the fifth failure".into())

@@ -53,6 +53,7 @@ mod sarif;
 mod soak;
 mod spoil;
 mod store;
+mod sweep;
 mod system;
 mod trace;
 mod typed;
@@ -112,6 +113,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(guarantees::jobs());
     jobs.extend(watchdog::jobs());
     jobs.extend(ladder::jobs());
+    jobs.extend(sweep::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
     jobs.extend(vtd::jobs());

@@ -3,7 +3,7 @@
 
 use super::driver::{self, Bench, Job, Verdict};
 use super::system::{Manifest, NEWER, OLDER, Seen, artifacts, run};
-use super::{attack, guest, kernel, watchdog};
+use super::{attack, guest, kernel, ladder, watchdog};
 use crate::build;
 use crate::program::Program as _;
 use bulkhead_arch_x86::vmcs::{NPF_FINAL, NPF_WALK};
@@ -30,6 +30,9 @@ pub fn jobs() -> Vec<Job> {
         Job::one("vmx/layout", 100, layout),
         Job::one("vmx/watchdog", 200, |bench| {
             watchdog::begun_anew(&on_vmx(&watchdog::one(), bench, LIMIT, BARE)?)
+        }),
+        Job::one("vmx/ladder", 200, |bench| {
+            ladder::stopped(&on_vmx(&ladder::each(), bench, LIMIT, BARE)?)
         }),
         command(
             "vmx/command",

@@ -183,6 +183,10 @@ impl Shell for Svm {
         nmi_window();
     }
 
+    fn field(frame: &Frame, field: u16) -> u64 {
+        vmcb(frame).get(field)
+    }
+
     /// Nothing: a timer beside the cores sends NMIs (`docs/watchdog.md`).
     fn tick_at(_: &Frame, _: u64) {}
 }

@@ -153,6 +153,10 @@ impl Shell for Vmx {
     /// Nothing: an NMI that was pending has come, because NMIs are open but for [`crate::entry::unblock`].
     fn hear() {}
 
+    fn field(_: &Frame, field: u16) -> u64 {
+        read(field)
+    }
+
     /// By the preemption timer, which counts the TSC's ticks shifted by [`vmcs::msr::MISC`]'s bits 4:0, while the guest
     /// runs (SDM 26.5.1). Exits save what is left of it.
     fn tick_at(frame: &Frame, due: u64) {

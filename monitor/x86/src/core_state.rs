@@ -75,6 +75,12 @@ impl<S: Shell> Vcpu for Frame<S> {
         S::flush(self);
     }
 
+    fn altered(&self, steady: &[Op]) -> Option<[u64; 2]> {
+        let other = |op: &&Op| (S::field(self, op.dst as u16) ^ op.src) & op.len != 0;
+        let op = steady.iter().find(other)?;
+        Some([op.dst, S::field(self, op.dst as u16)])
+    }
+
     fn reset(&self, ops: &[Op]) {
         S::reset(self, ops);
         // The registers before RAX. On SVM the field of RAX has the VMCB's address.

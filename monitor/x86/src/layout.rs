@@ -15,7 +15,7 @@ use bulkhead_monitor_abi::map::{
 use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
-use bulkhead_monitor_abi::watch::Progress;
+use bulkhead_monitor_abi::watch::{FixedPage, PART, PARTS, Progress};
 use bulkhead_monitor_abi::{MAX_CORES, MAX_SANDBOXES, mutant};
 use bulkhead_monitor_abi_x86::config::Config;
 use core::arch::asm;
@@ -124,6 +124,16 @@ impl<S: Shell> Layout for Frame<S> {
 
     fn links(&self) -> &[Link] {
         slice(config().links)
+    }
+
+    fn fixed_pages(&self, pages: Slice) -> &[FixedPage] {
+        slice(pages)
+    }
+
+    fn part(&self, page: &FixedPage, number: u32) -> &[u64] {
+        let at = page.at + u64::from(number % PARTS) * (PART as u64 * 8);
+        // SAFETY: the host lists pages that it maps: of the monitor's own text, or of RAM that the guest cannot write.
+        unsafe { core::slice::from_raw_parts(at as *const u64, PART) }
     }
 
     fn ladders(&self) -> &[Ladder] {

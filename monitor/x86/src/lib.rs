@@ -44,6 +44,8 @@ pub trait Shell: Sized + 'static {
     fn flush(frame: &Frame<Self>);
     /// Sets the control block as `ops` say, and the registers that go with it. It calls [`fresh_registers`].
     fn reset(frame: &Frame<Self>, ops: &[Op]);
+    /// Returns a field of the control block, as its records name fields.
+    fn field(frame: &Frame<Self>, field: u16) -> u64;
     /// Sets CS and its base for a start-up at a vector; RIP is 0.
     fn startup(frame: &Frame<Self>, vector: u8);
     /// Returns the guest's control registers, and the state that its RIP depends on.

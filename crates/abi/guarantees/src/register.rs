@@ -88,6 +88,9 @@ register! {
     "watchdog" (5, Monitor) "a core that no longer moves its progress word is found, whatever its guest does"
         rests_on &["alive-time", "health-hang", "watchdog-time", "watchdog-timer"],
         no_attack "no access is denied; the tests `watchdog/` stop a core in twelve ways";
+    "sweep" (5, Monitor) "memory that nothing may change is as it was built, or its sandbox ends"
+        rests_on &["health-corruption", "sweep-time"],
+        no_attack "no guest can change it; the tests `sweep/` flip bits from outside";
     "ladder" (5, Monitor) "a failure takes the rung that its ladder stands on, and a rung gives way at its limit"
         rests_on &["alternative-guest", "health-action", "health-ladder", "health-limit"],
         no_attack "no access is denied; the tests `ladder/` fail in four ways, and begin anew between their failures";

@@ -36,6 +36,7 @@ pub const KIND_NAMES: [&str; KINDS] = [
     "device-violation",
     "hang",
     "failure",
+    "corruption",
 ];
 /// Their names in reports, by [`Condition`].
 pub const CONDITION_NAMES: [&str; CONDITIONS] = [
@@ -62,6 +63,9 @@ pub const CONDITION_NAMES: [&str; CONDITIONS] = [
     "device-not-at-rest",
     "hang",
     "failure",
+    "guest-sum",
+    "monitor-sum",
+    "control-block",
 ];
 /// Names of a ladder's actions in the manifest and in reports, by [`bulkhead_monitor_abi::ladder::Rung::action`].
 pub const ACTION_NAMES: [&str; 4] = ["none", "stop", "restart", "alternative"];

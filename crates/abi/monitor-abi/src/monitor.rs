@@ -66,6 +66,11 @@ pub struct Start {
     pub first_state: Slice,
     /// State of a core that another core starts, likewise.
     pub other_state: Slice,
+    /// Pages that the watchdog looks at ([`crate::watch::FixedPage`]), and a core's control block as it stays: stores
+    /// ([`crate::record::Op`]) of which `len` has the bits that count.
+    pub fixed: [Slice; 2],
+    /// Parts of pages in a tick.
+    pub parts: u64,
 }
 
 /// Configuration of a monitor, at [`crate::map::CONFIG_VA`]. The architecture's part lies behind it.
@@ -159,5 +164,5 @@ pub struct Mailbox {
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 // The auditor reads it there (docs/links.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
-const _: () = assert!(size_of::<Config>() == 1056);
+const _: () = assert!(size_of::<Config>() == 1080);
 const _: () = assert!(crate::report::KINDS <= ENDS);

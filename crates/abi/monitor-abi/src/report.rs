@@ -114,10 +114,12 @@ pub enum Kind {
     Hang = 8,
     /// No access: a guest that has ended with an exit code other than 0.
     Failure = 9,
+    /// No access: memory or a control block that is not as it was.
+    Corruption = 10,
 }
 
 /// Number of kinds.
-pub const KINDS: usize = 10;
+pub const KINDS: usize = 11;
 
 /// Conditions that refuse an access: which of a kind's rules did. Each has a counter and a first
 /// record of its own, so that accesses that one condition refuses hide none that another does.
@@ -170,10 +172,16 @@ pub enum Condition {
     Hang = 21,
     /// A guest that has ended with an exit code other than 0.
     Failure = 22,
+    /// A page of the guest that nothing may change has another sum ([`crate::watch::FixedPage`]).
+    GuestSum = 23,
+    /// A page of its monitor has.
+    MonitorSum = 24,
+    /// A field of a core's control block has another value.
+    ControlBlock = 25,
 }
 
 /// Number of conditions.
-pub const CONDITIONS: usize = 23;
+pub const CONDITIONS: usize = 26;
 
 impl Condition {
     /// Returns the kind of access that it refuses.
@@ -195,6 +203,7 @@ impl Condition {
             Self::DeviceRead | Self::DeviceWrite | Self::DeviceRest => Kind::Device,
             Self::Hang => Kind::Hang,
             Self::Failure => Kind::Failure,
+            Self::GuestSum | Self::MonitorSum | Self::ControlBlock => Kind::Corruption,
         }
     }
 }
@@ -367,7 +376,7 @@ in_memory! {
         /// The incarnation that `first` is of.
         pub life: u32,
         /// Padding to the console.
-        pub reserved: [u32; 59],
+        pub reserved: [u32; 17],
         /// Console bytes; byte `n` lies at `n % CONSOLE`.
         pub console: [u8; CONSOLE],
     }

@@ -23,6 +23,29 @@ pub struct Watch {
     pub reserved: u32,
 }
 
+/// Words of a page that a tick sums up at a time, at least.
+pub const PART: usize = 64;
+/// Parts of a page.
+pub const PARTS: u32 = (crate::PAGE as usize / 8 / PART) as u32;
+
+/// A page that nothing changes while its guest runs, and the sum of its 64-bit words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct FixedPage {
+    /// Monitor-virtual address.
+    pub at: u64,
+    /// [`sum`] of its words.
+    pub sum: u64,
+}
+
+/// Adds words to a sum. One word that is another one changes it, and so does one bit.
+#[inline(always)]
+#[must_use]
+pub fn sum(before: u64, words: &[u64]) -> u64 {
+    words.iter().fold(before, |sum, word| sum.wrapping_add(*word))
+}
+
 /// Words that a guest moves while it goes on, one for each of its cores: any other value will do. A core with the word
 /// 0 does not say anything yet, or any more.
 #[repr(C)]

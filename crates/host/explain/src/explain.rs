@@ -102,6 +102,34 @@ fn hang(who: &Sandbox, denial: &Denial) -> (String, String, Rule, String) {
     )
 }
 
+fn failure(who: &Sandbox, denial: &Denial) -> (String, String, Rule, String) {
+    (
+        format!("an end with exit code {}", denial.address),
+        format!("{}'s own", who.name),
+        const { Rule::of("ladder") },
+        format!("[[health]] sandbox = \"{}\", on = \"failure\" says what follows", who.name),
+    )
+}
+
+fn corruption(who: &Sandbox, denial: &Denial) -> (String, String, Rule, String) {
+    let at = denial.address;
+    let (found, owner) = match denial.condition {
+        c if c == Condition::GuestSum as u16 => {
+            (format!("another sum of the page at guest-physical {at:#x}"), "guest")
+        }
+        c if c == Condition::MonitorSum as u16 => {
+            (format!("another sum of the page at {at:#x} of its monitor"), "monitor")
+        }
+        _ => (format!("{:#x} in field {at:#x} of its control block", denial.info), "monitor"),
+    };
+    (
+        found,
+        format!("{}'s {owner}", who.name),
+        const { Rule::of("sweep") },
+        format!("[[health]] sandbox = \"{}\", on = \"corruption\" says what follows", who.name),
+    )
+}
+
 /// Explains a denial of a sandbox's core.
 #[must_use]
 pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Explained {
@@ -114,6 +142,8 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         k if k == Kind::Hypercall as usize => hypercall(plan, who, denial),
         k if k == Kind::Device as usize => device(plan, who, denial),
         k if k == Kind::Hang as usize => hang(who, denial),
+        k if k == Kind::Failure as usize => failure(who, denial),
+        k if k == Kind::Corruption as usize => corruption(who, denial),
         k if k == Kind::Instruction as usize => (
             format!("instruction with exit code {:#x}", denial.address),
             "the monitor's".into(),

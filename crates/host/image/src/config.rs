@@ -4,6 +4,7 @@ use crate::Error;
 use crate::devices::Devices;
 use crate::monitor::{Functions, INFO_VA, Input, Standby, bells, ends, ids, loads};
 use crate::nested;
+use crate::sweep;
 use crate::target::{Confine, Target};
 use bulkhead_channel::layout::{ARMED, HELLO};
 use bulkhead_layout::bell::{Bell, End};
@@ -171,7 +172,11 @@ fn starts<T: Target>(
         let whole: Vec<Op> = launch(input, u64::MAX).chain(shadow()).collect();
         let launch = tail.append(&whole);
         let [first_state, other_state] = states::<T>(tail, input, confine)?;
-        Ok(Start { argument: input.guest.argument, launch, first_state, other_state })
+        let (swept, parts) = sweep::pages(input)?;
+        let steady = if swept.is_empty() { Vec::new() } else { steady::<T>(input, confine) };
+        let fixed = [tail.append(&swept), tail.append(&steady)];
+        let argument = input.guest.argument;
+        Ok(Start { argument, launch, first_state, other_state, fixed, parts })
     };
     config.start = start(input, confine)?;
     let other = |other: &Other| {
@@ -208,6 +213,19 @@ fn ladders(config: &mut Config, tail: &mut Tail, sandbox: &Sandbox) {
     };
     let all: Vec<_> = sandbox.ladders.iter().map(ladder).collect();
     config.ladders = tail.append(&all);
+}
+
+/// Fields of a control block that stay as they are at the start of a core.
+fn steady<T: Target>(input: &Input, confine: &Confine) -> Vec<Op> {
+    let set = T::first(confine, &input.guest.entry);
+    let value = |field| set.iter().find(|op| op.dst == field).map_or(0, |op| op.src);
+    let stays = |&(field, bits): &(u64, u64)| Op {
+        kind: Op::STORE,
+        dst: field,
+        src: value(field),
+        len: bits,
+    };
+    T::STEADY.iter().map(stays).collect()
 }
 
 /// States in which its first core and the others start.

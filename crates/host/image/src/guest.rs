@@ -39,6 +39,8 @@ pub struct Guest {
     pub segments: Vec<(u64, u64, Rights)>,
     /// Rights to all other RAM.
     pub default_rights: Rights,
+    /// Whole pages that nothing changes while it runs: first address, end.
+    pub fixed: Vec<(u64, u64)>,
     /// Bytes for [`bulkhead_layout::info::Info::args`].
     pub args: String,
     /// Where a kernel tells what it does, if it does.
@@ -139,7 +141,9 @@ pub fn bare(
             pieces.push(Piece { gpa: s.address - lead as u64, bytes });
         }
     }
+    let fixed = segments.iter().filter(|(.., rights)| enforce && !rights.write);
     Ok(Guest {
+        fixed: fixed.map(|&(first, end, _)| (first, end)).collect(),
         pieces,
         entry: Entry { pc: program.entry, ..entry },
         argument,

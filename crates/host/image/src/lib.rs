@@ -28,6 +28,7 @@ mod pages;
 mod parts;
 pub mod pci;
 pub mod space;
+mod sweep;
 mod target;
 mod x86;
 

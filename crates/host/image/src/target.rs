@@ -31,6 +31,8 @@ pub trait Target {
     type Kernels: Kernels;
     /// True if a monitor maps the processor's own page of each core.
     const MAPS_HOST: bool;
+    /// Fields of a control block that confine its guest and stay as the launch record sets them, with the bits that do.
+    const STEADY: &'static [(u64, u64)] = &[];
 
     /// Makes the headers by which a boot loader knows the image: its first bytes.
     fn headers(entry: u64) -> Vec<u8>;

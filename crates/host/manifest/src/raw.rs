@@ -139,6 +139,8 @@ pub struct Sandbox {
     pub watchdog: Option<String>,
     /// How often each of its cores moves its progress word, at least. The watchdog looks whether it does.
     pub alive: Option<Alive>,
+    /// Time in which the watchdog looks at each byte of text and constants, which nothing may change, such as `"10 s"`.
+    pub sweep: Option<String>,
     /// Sandboxes with reports (state, exits, denials, console) that it may read.
     #[serde(default)]
     pub observe: Vec<String>,
@@ -653,6 +655,8 @@ pub enum Event {
     Hang,
     /// A guest that has ended with an exit code other than 0.
     Failure,
+    /// Memory or a control block that is not as it was (`sweep`).
+    Corruption,
 }
 
 impl Event {
@@ -668,6 +672,7 @@ impl Event {
         Self::DeviceViolation,
         Self::Hang,
         Self::Failure,
+        Self::Corruption,
     ];
 
     /// As manifests write it.

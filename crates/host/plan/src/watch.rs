@@ -9,6 +9,8 @@ pub struct Watch {
     pub period: u64,
     /// Demands on its cores' progress words, if it looks at them.
     pub alive: Option<Alive>,
+    /// Nanoseconds in which it has looked at each byte that nothing may change, if it does.
+    pub sweep: Option<u64>,
 }
 
 /// Moves of a core's progress word.
@@ -92,10 +94,10 @@ mod tests {
 
     #[test]
     fn a_core_is_found_behind_its_time_and_no_sooner() {
-        let watch = Watch { period: 10, alive: None };
+        let watch = Watch { period: 10, alive: None, sweep: None };
         let alive = |every| watch.found_within(Alive { every, first: None });
         assert_eq!([1, 7, 8, 15, 16].map(alive), [20, 20, 30, 30, 40]);
-        let watch = Watch { period: 80, alive: None };
+        let watch = Watch { period: 80, alive: None, sweep: None };
         for every in 1..1_000 {
             // If all looks come as soon as they can: the core has had its time.
             assert!(watch.patience(every) * watch.least() > every);
@@ -104,7 +106,7 @@ mod tests {
 
     #[test]
     fn each_watched_core_has_a_comparator_of_its_own() {
-        let watch = |period| Some(Watch { period, alive: None });
+        let watch = |period| Some(Watch { period, alive: None, sweep: None });
         let sandbox = |core_ids: &[u32], watch| Sandbox {
             core_ids: core_ids.to_vec(),
             watch,

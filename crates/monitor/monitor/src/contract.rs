@@ -9,7 +9,7 @@ use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
-use bulkhead_monitor_abi::watch::Progress;
+use bulkhead_monitor_abi::watch::{FixedPage, Progress};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -28,6 +28,10 @@ pub struct Local {
     pub still: Cell<u32>,
     /// Ticks after which the core hangs.
     pub patience: Cell<u32>,
+    /// First core's: the next part of the pages that the watchdog looks at.
+    pub part: Cell<u32>,
+    /// First core's: the sum of its page so far.
+    pub sum: Cell<u64>,
     /// First core's: where it stands on each ladder.
     pub climbs: [Climb; LADDERS],
 }
@@ -84,6 +88,11 @@ pub trait Layout {
     fn entries(&self, part: Slice) -> &[u64];
     /// Links that the sandbox is a party of.
     fn links(&self) -> &[Link];
+    /// Pages that the watchdog looks at.
+    fn fixed_pages(&self, pages: Slice) -> &[FixedPage];
+    /// Returns a part of such a page ([`bulkhead_monitor_abi::watch::PART`]), its number below
+    /// [`bulkhead_monitor_abi::watch::PARTS`].
+    fn part(&self, page: &FixedPage, number: u32) -> &[u64];
     /// Ladders, by number.
     fn ladders(&self) -> &[Ladder];
     /// How guests begin that can take the place of the sandbox's own.
@@ -130,6 +139,8 @@ pub trait Vcpu {
     fn flush(&self);
     /// Sets all of the guest's state on this core as `ops` say, and as after a reset where they say nothing.
     fn reset(&self, ops: &[Op]);
+    /// Compares the control block of this core with its steady part. Returns a field that differs, and its value.
+    fn altered(&self, steady: &[Op]) -> Option<[u64; 2]>;
     /// Sets the first two arguments of a fresh guest, and its first instruction if that is not the record's.
     fn begin(&self, arguments: [u64; 2], entry: Option<u64>);
     /// Sets the first instruction of a core that another one starts. `named` came with [`crate::signal::START`]. The

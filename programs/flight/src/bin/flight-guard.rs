@@ -1,12 +1,15 @@
 //! Hears of the faults and timeouts of the threads that it manages. The end of a budget is counted: the thread goes on
-//! with its next refill and not before. A thread that raises an exception begins anew, some times; then it stays
-//! stopped. An exception of a thread that it does not manage ends the sandbox: its launcher knows the consequence.
+//! with its next refill and not before. A thread that raises an exception climbs a ladder as sandboxes do: it begins anew
+//! some times within some time, then it stays stopped. An exception of a thread that it does not manage ends the sandbox,
+//! which has a ladder of its own.
 //!
-//! Arguments: `restarts=N` (3), `overruns=N`: how many of a thread go by between two lines (1000).
+//! Arguments: `restarts=N` (3, at most 8), `within=MS` (10,000), `overruns=N`: how many of a thread go by between two
+//! lines (1000).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::abi::{at, label};
-use bulkhead_program::{Message, Program, Received, Thread};
+use bulkhead_program::layout::ladder::{Climb, Ladder, Rung, TIMES};
+use bulkhead_program::{Message, Program, Received, Thread, now};
 
 bulkhead_program::entry!(guard);
 
@@ -14,22 +17,21 @@ bulkhead_program::entry!(guard);
 const MOST: usize = 8;
 
 /// A thread, with its place in the list, from 1, as its badge.
-#[derive(Clone, Copy)]
 struct Ward {
     name: &'static str,
     thread: Thread,
     /// Where it began.
     begin: [u64; 4],
-    restarts: u64,
+    climb: Climb,
     overruns: u64,
 }
 
 fn wards(program: Program) -> [Option<Ward>; MOST] {
-    let mut wards = [None; MOST];
+    let mut wards = [const { None }; MOST];
     for (ward, (name, thread)) in wards.iter_mut().zip(program.threads()) {
         // No thread of them has run so far: the guard's priority is above theirs.
         let begin = thread.registers().map_or([0; 4], |[ip, sp, ..]| [ip, sp, at::PAGE, 0]);
-        *ward = Some(Ward { name, thread, begin, restarts: 0, overruns: 0 });
+        *ward = Some(Ward { name, thread, begin, climb: Climb::default(), overruns: 0 });
     }
     wards
 }
@@ -53,9 +55,10 @@ impl Ward {
     }
 
     /// Tells if it is to begin anew after an exception.
-    fn crashed(&mut self, exception: u64, most: u64) -> bool {
-        self.restarts += 1;
-        let again = self.restarts <= most;
+    fn crashed(&mut self, exception: u64, ladder: &Ladder) -> bool {
+        let rung = self.climb.take(ladder, now(), 1_000_000_000);
+        let rung = rung.and_then(|rung| ladder.rungs.get(rung));
+        let again = rung.is_some_and(|rung| rung.action == Rung::RESTART);
         let what = if again { "begins anew" } else { "stays stopped" };
         log::warn!("{}: exception {exception}; it {what}", self.name);
         again
@@ -68,9 +71,23 @@ impl Ward {
     }
 }
 
+/// So many restarts in so many milliseconds, then a stop.
+fn ladder(restarts: u64, within: u64) -> Ladder {
+    let stop = Rung { action: Rung::STOP, ..Rung::default() };
+    let times = restarts.min(TIMES as u64) as u8;
+    let within = within.min(u64::from(u32::MAX)) as u32;
+    let restart = Rung { action: Rung::RESTART, times, guest: 0, within };
+    let mut ladder = Ladder::default();
+    // A rung without times has no limit.
+    let rungs = if times == 0 { [stop, stop] } else { [restart, stop] };
+    ladder.rungs[..2].copy_from_slice(&rungs);
+    ladder
+}
+
 fn guard(program: Program) -> u32 {
     program.log();
-    let restarts = program.number("restarts").unwrap_or(3);
+    let ladder =
+        ladder(program.number("restarts").unwrap_or(3), program.number("within").unwrap_or(10_000));
     let every = program.number("overruns").unwrap_or(1_000).max(1);
     let (endpoint, reply) = (program.serves("trouble"), program.reply("guard"));
     let mut wards = wards(program);
@@ -80,7 +97,7 @@ fn guard(program: Program) -> u32 {
         let (answer, again) = match (message.label(), ward) {
             (label::TIMEOUT, Some(ward)) => (ward.overran(every), None),
             (label::FAULT, Some(ward)) => {
-                let again = ward.crashed(message.words[0] & 0xFF, restarts);
+                let again = ward.crashed(message.words[0] & 0xFF, &ladder);
                 (STOP, again.then_some(ward))
             }
             (label::FAULT, None) => {

@@ -38,6 +38,8 @@ pub struct Build<K: Kernels> {
     interrupts: Vec<(u32, u32)>,
     /// Writes to devices at the start.
     script: Vec<(u64, u32)>,
+    /// Offsets of pages that programs cannot write: first, end.
+    pub fixed: Vec<(u32, u32)>,
     trace: Option<Trace>,
 }
 
@@ -96,6 +98,7 @@ impl<K: Kernels> Build<K> {
             device_pages: Vec::new(),
             interrupts: Vec::new(),
             script: Vec::new(),
+            fixed: Vec::new(),
             trace: (kernel.trace > 0).then(|| Trace::new(len - kernel.ring() as u32, kernel.trace)),
         };
         // The first node lies in itself, so it can't be an original that ends with its slot.
@@ -103,6 +106,18 @@ impl<K: Kernels> Build<K> {
         plant(&mut build.machine, root.first.nth(1), own);
         build.plant_memory(OBJECTS, end)?;
         Ok(build)
+    }
+
+    /// Lists the pages of the kernel's and its programs' text and constants, as addresses of the sandbox.
+    pub fn fixed(&self, image: &Program) -> Vec<(u64, u64)> {
+        let own = image.segments.iter().filter(|s| !s.rights.write).filter_map(|s| {
+            let first = offset::<K>(s.address)?;
+            let end = first.checked_add(u32::try_from(s.size).ok()?)?;
+            Some((first / PAGE as u32 * PAGE as u32, end.next_multiple_of(PAGE as u32)))
+        });
+        let all = own.chain(self.fixed.iter().copied());
+        let at = |offset: u32| self.ground.start + u64::from(offset);
+        all.map(|(first, end)| (at(first), at(end))).collect()
     }
 
     /// All memory of a range, as pieces of powers of two.

@@ -58,12 +58,14 @@ pub fn load<K: Kernels>(plan: &Plan, index: usize, kernel: &Kernel) -> Result<Gu
         false => K::start(),
     };
     let trace = build.trace().map(|trace| trace.clone());
+    let fixed = build.fixed(&image);
     pieces.extend(build.finish(&image).map_err(wrong)?);
     Ok(Guest {
         pieces,
         entry: Entry { pc: image.entry, sp: 0, tables: K::start_tables() },
         argument: plan.machine.arch.facts().guest.info,
         segments: Vec::new(),
+        fixed,
         default_rights: Rights::RWX,
         args: String::new(),
         trace,

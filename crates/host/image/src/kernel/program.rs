@@ -65,6 +65,9 @@ impl Made {
             rights = if segment.rights.execute { rights.and(Rights::EXECUTE) } else { rights };
             let count = (pages.len / PAGE) as u32;
             build.map(space, frames, count, first, rights).map_err(wrong)?;
+            if !segment.rights.write {
+                build.fixed.push((offset, offset + pages.len as u32));
+            }
         }
         let (page, page_at) = build.frames(PAGE)?;
         build.map(space, page, 1, at::PAGE, Rights::READ)?;

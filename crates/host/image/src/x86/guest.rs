@@ -145,6 +145,8 @@ fn linux(
         entry: entry(image.entry, TABLES_END),
         argument: ZERO_PAGE_GPA,
         segments: Vec::new(),
+        // A Linux patches its own text.
+        fixed: Vec::new(),
         default_rights: Rights::RWX,
         args: String::new(),
         trace: None,

@@ -31,7 +31,8 @@ use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::config::{Config, Leaf, Quiet};
 use bulkhead_arch_x86::ept::Ept;
 use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode};
-use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcs};
+use bulkhead_arch_x86::vmcs::field;
+use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcb, vmcs};
 use bulkhead_ioapic::Lines;
 use bulkhead_kernel_x86::X86;
 use bulkhead_layout::map::VECTORS_VA;
@@ -57,6 +58,8 @@ pub trait Virtualization {
     type Nested: Stage2;
     /// True if a monitor maps the processor's own page of each core.
     const MAPS_HOST: bool;
+    /// See [`Target::STEADY`].
+    const STEADY: &'static [(u64, u64)];
     /// Leaves of CPUID that a guest sees changed.
     const CPUID: &'static [Leaf];
     /// MSRs that are quietly absent for an unmodified Linux.
@@ -82,6 +85,7 @@ impl<V: Virtualization> Target for V {
     type Devices = devices::Pc;
     type Kernels = X86;
     const MAPS_HOST: bool = V::MAPS_HOST;
+    const STEADY: &'static [(u64, u64)] = V::STEADY;
 
     fn headers(entry: u64) -> Vec<u8> {
         loader::headers(entry)
@@ -176,6 +180,18 @@ pub struct Svm;
 impl Virtualization for Svm {
     type Nested = LongMode;
     const MAPS_HOST: bool = false;
+    const STEADY: &'static [(u64, u64)] = &[
+        // Control registers, exceptions, then all others; a kernel that has booted has no exits by CPUID.
+        (0, u64::MAX),
+        (vmcb::INTERCEPT_LOW as u64, !(vmcb::INTERCEPT_CPUID << 32)),
+        (vmcb::INTERCEPT_HIGH as u64, u64::MAX),
+        (vmcb::IOPM as u64, u64::MAX),
+        (vmcb::MSRPM as u64, u64::MAX),
+        // Beside it is what a flush of the TLB needs.
+        (vmcb::ASID as u64, u32::MAX as u64),
+        (vmcb::NP_ENABLE as u64, u64::MAX),
+        (vmcb::N_CR3 as u64, u64::MAX),
+    ];
 
     const CPUID: &'static [Leaf] = cpuid::FILTER;
     const ABSENT: &'static [Quiet] = msr::ABSENT;
@@ -209,6 +225,14 @@ pub struct Vmx;
 impl Virtualization for Vmx {
     type Nested = Ept;
     const MAPS_HOST: bool = true;
+    // The controls have bits that the processor wants.
+    const STEADY: &'static [(u64, u64)] = &[
+        (field::EPT_POINTER as u64, u64::MAX),
+        (field::IO_BITMAP_A as u64, u64::MAX),
+        (field::IO_BITMAP_B as u64, u64::MAX),
+        (field::MSR_BITMAP as u64, u64::MAX),
+        (field::EXCEPTION_BITMAP as u64, u64::MAX),
+    ];
 
     const CPUID: &'static [Leaf] = cpuid::INTEL;
     const ABSENT: &'static [Quiet] = msr::ABSENT_INTEL;

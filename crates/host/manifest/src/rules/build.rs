@@ -22,6 +22,7 @@ pub fn default_actions() -> [Action; KINDS] {
     actions[Kind::Shutdown as usize] = Action::Stop;
     // Its core does nothing more.
     actions[Kind::Hang as usize] = Action::Stop;
+    actions[Kind::Corruption as usize] = Action::Stop;
     actions
 }
 

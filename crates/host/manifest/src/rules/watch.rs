@@ -44,6 +44,44 @@ pub fn alive_time(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// `sweep` is a time of several ticks, and goes with a watchdog.
+pub fn sweep_time(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for sandbox in &cx.sandboxes {
+        let Some(text) = &sandbox.sweep else { continue };
+        let period = sandbox.watchdog.as_deref().map(|period| read(period, PERIOD));
+        let (message, help) = match period {
+            None => (
+                format!("nobody looks at the memory of `{}`", sandbox.name),
+                "add `watchdog`, the time from a look to the next, such as `\"100 ms\"`".to_owned(),
+            ),
+            Some(Ok(period)) if read(text, [2 * period, LONGEST]).is_err() => (
+                format!("`sweep` of `{}` cannot be `{}`", sandbox.name, brief(text)),
+                format!(
+                    "write whole microseconds, from two periods of the watchdog (`\"{}\"`) to `\"{}\"`",
+                    time::show(2 * period),
+                    time::show(LONGEST)
+                ),
+            ),
+            Some(_) => continue,
+        };
+        let at = cx.at(sandbox, &[k("sweep")]);
+        found.push(Diagnostic::new("sweep-time", at, message).help(help));
+    }
+}
+
+/// A finding that no sweep can have.
+pub fn health_corruption(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for health in cx.healths.iter().filter(|h| h.on.all().contains(&Event::Corruption)) {
+        let named = cx.sandboxes.iter().find(|sandbox| sandbox.name == health.sandbox);
+        if let Some(sandbox) = named.filter(|sandbox| sandbox.sweep.is_none()) {
+            let message = format!("nobody looks at the memory of `{}`", sandbox.name);
+            let help = "give it `watchdog` and `sweep`, the time for a look at all of it";
+            let at = cx.at(health, &[k("on")]);
+            found.push(Diagnostic::new("health-corruption", at, message).help(help));
+        }
+    }
+}
+
 /// A finding that no look can have.
 pub fn health_hang(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for health in cx.healths.iter().filter(|health| health.on.all().contains(&Event::Hang)) {
@@ -157,5 +195,6 @@ pub fn watch(sandbox: &Sandbox) -> Option<Watch> {
         let every = read(alive.every(), limits).ok()?;
         Some(Alive { every, first: alive.first().and_then(|first| read(first, limits).ok()) })
     });
-    Some(Watch { period, alive })
+    let sweep = sandbox.sweep.as_deref().and_then(|time| read(time, limits).ok());
+    Some(Watch { period, alive, sweep })
 }
