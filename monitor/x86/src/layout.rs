@@ -130,10 +130,10 @@ impl<S: Shell> Layout for Frame<S> {
         slice(pages)
     }
 
-    fn part(&self, page: &FixedPage, number: u32) -> &[u64] {
+    fn part(&self, page: &FixedPage, number: u32) -> &[u64; PART] {
         let at = page.at + u64::from(number % PARTS) * (PART as u64 * 8);
         // SAFETY: the host lists pages that it maps: of the monitor's own text, or of RAM that the guest cannot write.
-        unsafe { core::slice::from_raw_parts(at as *const u64, PART) }
+        unsafe { &*(at as *const [u64; PART]) }
     }
 
     fn ladders(&self) -> &[Ladder] {

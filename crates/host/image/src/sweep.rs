@@ -65,7 +65,8 @@ fn fixed(ranges: &[(u64, u64)], pieces: &[Piece]) -> Vec<FixedPage> {
         let word = |word: &[u8]| u64::from_le_bytes(word.try_into().expect("8 bytes"));
         bytes.chunks_exact(8).map(word).collect()
     };
-    pages.iter().map(|(at, bytes)| FixedPage { at: *at, sum: sum(0, &words(bytes)) }).collect()
+    let of_page = |bytes: &[u8]| words(bytes).as_chunks().0.iter().fold(0, sum);
+    pages.iter().map(|(at, bytes)| FixedPage { at: *at, sum: of_page(bytes) }).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
-use bulkhead_monitor_abi::watch::{FixedPage, Progress};
+use bulkhead_monitor_abi::watch::{FixedPage, PART, Progress};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -90,9 +90,8 @@ pub trait Layout {
     fn links(&self) -> &[Link];
     /// Pages that the watchdog looks at.
     fn fixed_pages(&self, pages: Slice) -> &[FixedPage];
-    /// Returns a part of such a page ([`bulkhead_monitor_abi::watch::PART`]), its number below
-    /// [`bulkhead_monitor_abi::watch::PARTS`].
-    fn part(&self, page: &FixedPage, number: u32) -> &[u64];
+    /// Returns a part of such a page, its number below [`bulkhead_monitor_abi::watch::PARTS`].
+    fn part(&self, page: &FixedPage, number: u32) -> &[u64; PART];
     /// Ladders, by number.
     fn ladders(&self) -> &[Ladder];
     /// How guests begin that can take the place of the sandbox's own.
