@@ -97,7 +97,7 @@ fn ticking(more: &str) -> Result<(f64, f64), Failure> {
     const CORES: &str = "cores = [0, 1]\nmemory = \"4 MiB\"\n";
     let own = "cores = [0]\nmemory = \"4 MiB\"\nwatchdog = \"1 ms\"\nalive = \"2 ms\"\n";
     let ran = System::new("micro", "watchdog-tick")
-        .changed(CORES, &format!("{own}{more}"))
+        .changed(CORES, format!("{own}{more}"))
         .with("micro", format!("ticks rounds={TICKS}"))
         .one_core()
         .run()?;

@@ -40,7 +40,7 @@ pub fn pages(input: &Input) -> Result<(Vec<FixedPage>, u64), Error> {
             "sandbox {}: {} KiB in its `sweep` are more than {MOST} words for each tick: allow more time, or shorten \
              `watchdog`",
             sandbox.name,
-            all.len() as u64 * PAGE >> 10
+            (all.len() as u64 * PAGE) >> 10
         )));
     }
     Ok((all, each))

@@ -1,7 +1,7 @@
 //! Hears of the faults and timeouts of the threads that it manages. The end of a budget is counted: the thread goes on
 //! with its next refill and not before. A thread that raises an exception climbs a ladder as sandboxes do. It begins
-//! anew some times within some time, then it stays stopped. An exception of a thread that it does not manage ends the sandbox,
-//! which has a ladder of its own.
+//! anew some times within some time, then it stays stopped. An exception of a thread that it does not manage ends the
+//! sandbox, which has a ladder of its own.
 //!
 //! Arguments: `restarts=N` (3, at most 8), `within=MS` (10,000), `overruns=N`: how many of a thread go by between two
 //! lines (1000).

@@ -105,7 +105,7 @@ mod tests {
             hpet: Some(Hpet { base: 0xFED0_0000, comparators: 3, period: 10_000_000 }),
             ..Machine::default()
         };
-        let watch = Some(Watch { period: 5_000_000, alive: None });
+        let watch = Some(Watch { period: 5_000_000, alive: None, sweep: None });
         let watched = Sandbox { core_ids: vec![2, 7], watch, ..Sandbox::default() };
         let plan =
             Plan { machine, sandboxes: vec![Sandbox::default(), watched], ..Plan::default() };
