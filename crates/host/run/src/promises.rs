@@ -92,12 +92,15 @@ fn answered(sandbox: &Sandbox) -> Promise {
     let kept = &sandbox.newest_deeds;
     let stops = |deed: &&Deed| deed.action == "stop";
     let stopped = kept.iter().filter(stops).count() as u64;
-    let begun = kept.iter().filter(|deed| !stops(deed)).all(|deed| deed.took_us.is_some());
+    // The run can end while the newest one is on its way.
+    let on_its_way = u64::from(sandbox.state == "launching");
+    let not_begun = kept.iter().filter(|deed| !stops(deed) && deed.took_us.is_none()).count();
     let whole = kept.len() as u64 == sandbox.deeds.min(DEEDS as u64);
-    let held = begun
+    let all_kept = sandbox.deeds <= DEEDS as u64;
+    let held = not_begun as u64 <= on_its_way
         && whole
-        // A guest can begin itself anew, too, and be started by others.
-        && sandbox.restarts >= sandbox.deeds - stopped
+        // A guest can begin itself anew, too, and be started by others. Stops of which no record is left are unknown.
+        && (!all_kept || sandbox.restarts + on_its_way >= sandbox.deeds - stopped)
         && sandbox.state != "failed";
     let longest = kept.iter().filter_map(|deed| deed.took_us).max().unwrap_or(0);
     let detail = format!(
@@ -360,6 +363,32 @@ mod tests {
     }
 
     const ONE: Own = Own { cores: 1, linux: false, consents: 0, restarts: 0 };
+
+    #[test]
+    fn an_answer_that_did_not_begin_breaks_its_promise() {
+        let deed = |number, action, took_us| Deed {
+            number,
+            found_us: 0,
+            condition: "failure",
+            core: 1,
+            rung: 1,
+            action,
+            guest: "victim".into(),
+            took_us,
+            incarnation: 0,
+        };
+        let judge = |state, restarts, newest_deeds: Vec<Deed>| {
+            let deeds = newest_deeds.len() as u64;
+            answered(&Sandbox { state, restarts, deeds, newest_deeds, ..sandbox(&[], &[]) }).held
+        };
+        let restart = |took| vec![deed(1, "restart", took)];
+        assert!(judge("running", 1, restart(Some(5))));
+        assert!(judge("launching", 0, restart(None)));
+        assert!(judge("stopped", 0, vec![deed(1, "stop", None)]));
+        assert!(!judge("running", 1, restart(None)));
+        assert!(!judge("running", 0, restart(Some(5))));
+        assert!(!judge("failed", 1, restart(Some(5))));
+    }
 
     #[test]
     fn doorbells_count_from_the_launch_on_even_of_a_guest_that_never_says_that_it_is_ready() {
