@@ -198,8 +198,16 @@ fn fuzz(dir: &Path, folder: PathBuf, time: Time, goal: Goal) -> Result<Done, Str
 
 /// Exits that no guest can cause here: SMI and INIT come from the machine, and no sandbox has a watchdog.
 const NOT_CAUSES: [Cause; 2] = [Cause::Other, Cause::Watchdog];
-/// Denials that no guest can cause here: of a device that does not come to rest, and of a watchdog.
-const NOT_CONDITIONS: [Condition; 2] = [Condition::DeviceRest, Condition::Hang];
+/// Denials that no guest can cause here: of a device that does not come to rest, and what only monitors with a watchdog or
+/// a ladder look for.
+const NOT_CONDITIONS: [Condition; 6] = [
+    Condition::DeviceRest,
+    Condition::Hang,
+    Condition::Failure,
+    Condition::GuestSum,
+    Condition::MonitorSum,
+    Condition::ControlBlock,
+];
 
 fn machine(bench: &Bench) -> Result<String, String> {
     // A quiet machine needs a sixth of that.
