@@ -200,5 +200,9 @@ fn manifest(error: Error) {
             owner(s);
             say!(": the core with APIC ID ", dec u64::from(id), " is given twice");
         }
+        Error::BootCore(s, id) => {
+            owner(s);
+            say!(": the core with APIC ID ", dec u64::from(id), " boots the machine, so no peer can take it: give it another core, or its peer no `init`");
+        }
     }
 }

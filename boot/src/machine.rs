@@ -46,12 +46,14 @@ impl RecordMemory for LowMemory {
 pub struct Pc {
     loader: multiboot::Info,
     tables: acpi::Tables,
-    started: usize,
+    /// Slots of the start-up code's table in use, and that of the last core started.
+    slots: usize,
+    last: usize,
 }
 
 impl Pc {
     pub fn new(loader: multiboot::Info, tables: acpi::Tables) -> Self {
-        Self { loader, tables, started: 0 }
+        Self { loader, tables, slots: 0, last: 0 }
     }
 
     /// Masks the interrupt controllers: what the firmware left live would reach
@@ -119,14 +121,13 @@ impl BootMachine for Pc {
         }
     }
 
-    fn start_core(&mut self, id: u32, start: CoreStart) {
+    fn start_core(&mut self, id: u32, start: CoreStart, spare: Option<CoreStart>) {
         const STARTUP: u64 = 1 << 14 | 6 << 8;
         // The slot is complete before the SIPI that lets a core read it.
-        trampoline::direct(self.started, id, start);
+        self.last = self.slots;
+        self.slots += trampoline::direct(self.slots, id, start, spare);
         // SAFETY: the core waits for this since its INIT, and the page is ready.
         unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | STARTUP | TRAMPOLINE_PA >> 12) };
-        // Slots are never used twice: a core that was reset later finds its own again.
-        self.started += 1;
     }
 
     fn wait_for(&mut self, id: u32) -> bool {
@@ -137,7 +138,7 @@ impl BootMachine for Pc {
             let begin = rdtsc();
             // A core that does not come is no reason to hang: it is told, with its ID.
             while rdtsc() - begin < ARRIVAL {
-                if trampoline::has_arrived(self.started - 1) {
+                if trampoline::has_arrived(self.last) {
                     return true;
                 }
                 core::hint::spin_loop();

@@ -1,8 +1,13 @@
-//! Start-up code for cores, in one page below 1 MiB. It stays after the launch:
-//! a core that was reset enters its monitor through it again. Monitors map it
-//! read-only; its table says where each core goes.
+//! Start-up code for cores, in one page below 1 MiB. It stays after the launch: a core that a peer has taken from a
+//! monitor that has stopped enters the spare one through it. Any other core that comes again rests here. Monitors map
+//! the page read-only; its table says where each core goes.
+//!
+//! A core that is taken has ticks and doorbells, which are NMIs, at any instruction of this code. So there are vectors
+//! for each mode of the processor on the way. No handler returns: it begins its part of the way anew. NMIs are blocked
+//! then, until the IRET into the monitor.
 
 use bulkhead_arch::CoreStart;
+use bulkhead_handover::map::VECTORS_VA;
 use bulkhead_handover::x86::TRAMPOLINE_PA;
 
 /// A core's entry in the page's table.
@@ -15,15 +20,24 @@ struct Slot {
     entry: u64,
     stack: u64,
     /// Set to 1 by the core on its way.
-    arrived: u64,
+    arrived: u32,
+    /// 1: a core that comes again goes where the next slot says, which no ID leads to.
+    spare: u32,
 }
 
 const _: () = assert!(size_of::<Slot>() == 32);
 const TABLE: u64 = 0x200;
 /// Where the descriptor table lies; two pointers to it follow, for 32 and 64 bits.
 const GDT: u64 = 0x180;
-/// Slots that fit into the page; the one after the last used one has ID `u32::MAX`.
-const SLOTS: usize = (4096 - TABLE as usize) / size_of::<Slot>() - 1;
+/// Where the vectors lie: those of an NMI for 16, 32 and 64 bits have places beside each other. A pointer to them
+/// follows, and one to the monitors' own.
+const VECTORS: u64 = 0x1C0;
+/// The processor pushes below this offset at an NMI, until there is a monitor's stack.
+const PUSHED: u64 = 4096;
+/// Slots that fit into the page below that; the one after the last used one has ID `u32::MAX`.
+const SLOTS: usize = (PUSHED as usize - 64 - TABLE as usize) / size_of::<Slot>() - 1;
+/// Vector of an NMI in the table of real mode that a core has after an INIT.
+const REAL_NMI: *mut u32 = 8 as *mut u32;
 
 core::arch::global_asm!(
     ".section .rodata",
@@ -35,6 +49,9 @@ core::arch::global_asm!(
     // A SIPI enters in real mode, with CS = 0x0800 and IP = 0. With DS = 0 the offsets below are physical addresses.
     "   xor ax, ax",
     "   mov ds, ax",
+    "   mov ss, ax",
+    "   mov sp, {base} + {pushed}",
+    "   lidtd [{base} + {vectors} + 48]",
     "   lgdtd [{base} + {gdt} + 32]",
     // Protection alone: paging waits for the tables of this core's monitor.
     "   mov eax, 1",
@@ -49,6 +66,7 @@ core::arch::global_asm!(
     "   mov ds, eax",
     "   mov es, eax",
     "   mov ss, eax",
+    "   mov esp, {base} + {pushed}",
     // This core's x2APIC ID: leaf 0xB where there is one, else leaf 1.
     "   xor eax, eax",
     "   cpuid",
@@ -73,8 +91,14 @@ core::arch::global_asm!(
     "   cmp eax, -1",
     "   jne 4b",
     "   jmp trampoline_rest32",
+    "5: cmp dword ptr [ebx + 24], 0",
+    "   je 6f",
+    // It was here before.
+    "   cmp dword ptr [ebx + 28], 1",
+    "   jne trampoline_rest32",
+    "   add ebx, 32",
     // Written before paging comes on: a monitor's tables map the page read-only.
-    "5: mov dword ptr [ebx + 24], 1",
+    "6: mov dword ptr [ebx + 24], 1",
     "   mov eax, 0x20", // PAE
     "   mov cr4, eax",
     // The core goes straight into its monitor's tables, so the boot code's are never on here.
@@ -85,8 +109,8 @@ core::arch::global_asm!(
     "   or eax, 0x900", // LME, NXE
     // No-execute bits are reserved without NXE; the monitor's tables have them.
     "   wrmsr",
-    // WP: pages without the right to write have none in ring 0 either.
-    "   mov eax, 0x80010033",
+    // Without WP: an NMI may still push into this page, which these tables map read-only.
+    "   mov eax, 0x80000033",
     "   mov cr0, eax",
     "   .byte 0xEA",
     "   .long {base} + trampoline64 - trampoline",
@@ -104,7 +128,35 @@ core::arch::global_asm!(
     "   mov gs, eax",
     // RSP at last: stacks are mapped by the monitor's tables only.
     "   mov rsp, [rbx + 16]",
-    "   jmp [rbx + 8]",
+    "   lidt [{base} + {vectors} + 54]",
+    // WP: pages without the right to write have none in ring 0 either.
+    "   mov eax, 0x80010033",
+    "   mov cr0, rax",
+    // By IRET: it lets NMIs in again, if one came on the way.
+    "   mov rax, rsp",
+    "   push 0x10",
+    "   push rax",
+    "   push 2",
+    "   push 0x18",
+    "   push qword ptr [rbx + 8]",
+    "   iretq",
+    // An NMI in each of the three modes.
+    ".code16",
+    "trampoline_nmi16:",
+    // Some machines deliver NMIs to a core that waits for its start-up: the code segment is that of a reset then. It
+    // goes on waiting, and takes no further NMI.
+    "   mov bp, sp",
+    "   cmp word ptr [bp + 2], {base} >> 4",
+    "   je trampoline",
+    "7: cli",
+    "   hlt",
+    "   jmp 7b",
+    ".code32",
+    "trampoline_nmi32:",
+    "   jmp trampoline32",
+    ".code64",
+    "trampoline_nmi64:",
+    "   jmp trampoline64",
     // RDI = root, RSI = entry, RDX = stack: the first core leaves the boot code.
     "trampoline_leave:",
     // The boot code's own GDT lies where the monitor's tables map nothing. This one is in the page, which they map.
@@ -124,11 +176,25 @@ core::arch::global_asm!(
     "   .skip 10",
     "   .word 31",
     "   .quad {base} + {gdt}",
+    "   .skip {vectors} - (. - trampoline)",
+    "   .quad 0",
+    "   .word trampoline_nmi16 - trampoline, {base} >> 4, 0, 0",
+    // Interrupt gates.
+    "   .word {base} + trampoline_nmi32 - trampoline, 0x08, 0x8E00, 0",
+    "   .quad 0",
+    "   .word {base} + trampoline_nmi64 - trampoline, 0x18, 0x8E00, 0, 0, 0, 0, 0",
+    "   .word 47",
+    "   .long {base} + {vectors}",
+    "   .word 0xFFF",
+    "   .quad {own}",
     "trampoline_end:",
     ".section .text",
     base = const TRAMPOLINE_PA,
     table = const TABLE,
     gdt = const GDT,
+    vectors = const VECTORS,
+    pushed = const PUSHED,
+    own = const VECTORS_VA,
 );
 
 unsafe extern "C" {
@@ -136,6 +202,7 @@ unsafe extern "C" {
     static trampoline_end: u8;
     static trampoline_leave: u8;
     static trampoline_rest: u8;
+    static trampoline_nmi16: u8;
 }
 
 fn slots() -> *mut Slot {
@@ -145,6 +212,11 @@ fn slots() -> *mut Slot {
 /// Finds where a label of the code lies in the page.
 fn at(label: *const u8) -> u64 {
     TRAMPOLINE_PA + (label as u64 - &raw const trampoline as u64)
+}
+
+/// Offset of the handler of NMIs in real mode.
+fn nmi16() -> u32 {
+    (at(&raw const trampoline_nmi16) - TRAMPOLINE_PA) as u32
 }
 
 /// Puts the code into its page, with an empty table.
@@ -165,20 +237,36 @@ pub fn install() {
     }
 }
 
-/// Says where a core goes; the number of its slot. More cores than fit get the
-/// last slot, and do not arrive.
-pub fn direct(slot: usize, id: u32, start: CoreStart) {
-    // SAFETY: inside the page; the core that reads it is not started yet.
-    unsafe {
-        let place = slots().add(slot.min(SLOTS - 1));
-        place.write_volatile(Slot {
-            id,
-            root: start.root as u32,
-            entry: start.entry,
-            stack: start.stack,
-            arrived: 0,
-        });
+/// An ID that no core has: start-up code finds the end of the table by `u32::MAX`.
+const NO_CORE: u32 = u32::MAX - 1;
+
+/// Says where a core goes, and where if it comes again. Returns the number of slots. More cores than fit get the last
+/// slot, and do not arrive.
+pub fn direct(slot: usize, id: u32, start: CoreStart, spare: Option<CoreStart>) -> usize {
+    let fill = |slot: usize, id, start: CoreStart, spare| {
+        // SAFETY: inside the page; the core that reads it is not started yet.
+        unsafe {
+            let place = slots().add(slot.min(SLOTS - 1));
+            place.write_volatile(Slot {
+                id,
+                root: start.root as u32,
+                entry: start.entry,
+                stack: start.stack,
+                arrived: 0,
+                spare,
+            });
+        }
+    };
+    let spare = spare.filter(|_| slot + 1 < SLOTS);
+    // Behind the first one, and before a core looks.
+    if let Some(again) = spare {
+        fill(slot + 1, NO_CORE, again, 0);
+        // An NMI before the first instruction finds the firmware's table, and begins the way anew.
+        // SAFETY: the launch was verified: this page is RAM, the firmware is gone, and nobody else has it.
+        unsafe { REAL_NMI.write_volatile((TRAMPOLINE_PA as u32) << 12 | nmi16()) };
     }
+    fill(slot, id, start, spare.is_some().into());
+    1 + usize::from(spare.is_some())
 }
 
 /// Tells if the core of a slot has come here.

@@ -13,6 +13,7 @@ use bulkhead_monitor_abi::map::{
     REPORT_VA,
 };
 use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice, Start};
+use bulkhead_monitor_abi::peer::{BusMaster, Peer};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
 use bulkhead_monitor_abi::watch::{FixedPage, PART, PARTS, Progress};
@@ -142,6 +143,18 @@ impl<S: Shell> Layout for Frame<S> {
 
     fn alternatives(&self) -> &[Start] {
         slice(config().alternatives)
+    }
+
+    fn peers(&self) -> &[Peer] {
+        slice(config().peers)
+    }
+
+    fn messages(&self, cores: Slice) -> &[[u64; 2]] {
+        slice(cores)
+    }
+
+    fn masters(&self, functions: Slice) -> &[BusMaster] {
+        slice(functions)
     }
 
     fn bells(&self) -> &[Bell] {

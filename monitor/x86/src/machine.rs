@@ -5,11 +5,12 @@ use crate::{Frame, Shell};
 use bulkhead_cpu_x86::{cpuid, inb, outb, rdmsr, wrmsr};
 use bulkhead_decoder::State;
 use bulkhead_ioapic::{Lines, Remapping, Shadow};
-use bulkhead_monitor::{Devices, Monitor};
+use bulkhead_monitor::{Devices, Layout, Monitor};
 use bulkhead_monitor_abi::lock::Lock;
 use bulkhead_monitor_abi::map::{GUEST_VA, LINES_VA};
 use bulkhead_monitor_abi::monitor::Slice;
 use bulkhead_monitor_abi::pci::{Function, Register, Reset};
+use bulkhead_monitor_abi::peer::BusMaster;
 use bulkhead_monitor_abi::{PAGE, need};
 use bulkhead_monitor_abi_x86::cmos;
 use bulkhead_monitor_abi_x86::config::{Config, Leaf, Quiet};
@@ -32,6 +33,19 @@ impl<S: Shell> Devices for Frame<S> {
 
     fn quiet(&self) -> Result<(), u64> {
         if Self::has(need::DEVICES) { pci::quiet(self) } else { Ok(()) }
+    }
+
+    fn keep_off(&self, function: &BusMaster) {
+        let register = function.at as *mut u16;
+        // SAFETY: the command register of a function, in a configuration page that the host maps writable for this. The
+        // cores of the function's sandbox are stopped, so nobody else writes it.
+        unsafe { write_volatile(register, read_volatile(register) & !(function.bits as u16)) };
+    }
+
+    fn release(&self) {
+        if Self::has(need::DEVICES) && self.lines().is_some() {
+            self.line_lock().leave(self.config().sandbox);
+        }
     }
 }
 

@@ -91,6 +91,9 @@ register! {
     "sweep" (5, Monitor) "memory that nothing may change is as it was built, or its sandbox ends"
         rests_on &["health-corruption", "sweep-time"],
         no_attack "no guest can change it; the tests `sweep/` flip bits from outside";
+    "peer" (5, Monitor) "a monitor that has stopped is found by its peer, which does what the manifest allows"
+        rests_on &["health-monitor", "peer-core", "peer-time", "peer-twice", "peer-watchdog"],
+        no_attack "no guest holds its monitor's ticks off; the tests `peer/` stop monitors from outside";
     "ladder" (5, Monitor) "a failure takes the rung that its ladder stands on, and a rung gives way at its limit"
         rests_on &["alternative-guest", "health-action", "health-ladder", "health-limit"],
         no_attack "no access is denied; the tests `ladder/` fail in four ways, and begin anew between their failures";

@@ -10,7 +10,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
 /// [`Header::monitors`]: kernels are on the cores themselves. Each architecture names its kinds of monitors.
 pub const NO_MONITORS: u64 = 0;
 /// Version of this layout.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,6 +119,10 @@ pub struct Sandbox {
     pub monitor_root: u64,
     /// Where a core enters its monitor, with the top of its stack as stack pointer.
     pub entry_va: u64,
+    /// Likewise for a core that a peer takes: root and entry of the spare monitor. Root 0: no peer takes its cores.
+    pub spare_root: u64,
+    /// See `spare_root`.
+    pub spare_entry_va: u64,
     /// Its [`crate::info::Info`] page.
     pub info_pa: u64,
     /// Cores in use.
@@ -180,4 +184,4 @@ pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
 
 const _: () = assert!(size_of::<Header>() == 96);
 const _: () = assert!(size_of::<ConfigOp>() == 12);
-const _: () = assert!(size_of::<Sandbox>() == 144);
+const _: () = assert!(size_of::<Sandbox>() == 160);

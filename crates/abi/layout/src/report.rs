@@ -6,7 +6,7 @@ pub use bulkhead_monitor_abi::report::*;
 /// `"BHREPORT"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHREPORT");
 /// Version of this layout.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Their names in reports, by [`Cause`].
 pub const CAUSE_NAMES: [&str; CAUSES] = [
     "hypercall",
@@ -37,6 +37,7 @@ pub const KIND_NAMES: [&str; KINDS] = [
     "hang",
     "failure",
     "corruption",
+    "monitor",
 ];
 /// Their names in reports, by [`Condition`].
 pub const CONDITION_NAMES: [&str; CONDITIONS] = [
@@ -66,6 +67,7 @@ pub const CONDITION_NAMES: [&str; CONDITIONS] = [
     "guest-sum",
     "monitor-sum",
     "control-block",
+    "monitor-hang",
 ];
 /// Names of a ladder's actions in the manifest and in reports, by [`bulkhead_monitor_abi::ladder::Rung::action`].
 pub const ACTION_NAMES: [&str; 4] = ["none", "stop", "restart", "alternative"];

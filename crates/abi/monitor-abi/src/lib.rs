@@ -16,6 +16,7 @@ pub mod monitor;
 pub mod mutant;
 pub mod need;
 pub mod pci;
+pub mod peer;
 pub mod record;
 pub mod report;
 pub mod watch;

@@ -128,6 +128,8 @@ pub struct Config {
     pub ladders: Slice,
     /// How guests begin that can take its guest's place ([`Start`]).
     pub alternatives: Slice,
+    /// Its peers ([`crate::peer::Peer`]).
+    pub peers: Slice,
 }
 
 /// First number of a ladder in [`Config::ends`].
@@ -157,12 +159,16 @@ pub struct Mailbox {
     pub rings: [AtomicU64; MAX_SANDBOXES],
     /// Ticks of the clock from which on the next request of a kind to each sandbox may be posted ([`crate::mail`]).
     pub due: [[AtomicU64; REQUESTS]; MAX_SANDBOXES],
+    /// Heartbeat of each of its cores ([`crate::peer`]); 0 before the first one, and while a guest is launched.
+    pub beats: [AtomicU64; MAX_CORES],
+    /// How often its first core has entered its monitor: more than once if a peer has taken it.
+    pub entries: AtomicU32,
     /// Padding.
-    pub reserved: [AtomicU32; 446],
+    pub reserved: [AtomicU32; 413],
 }
 
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 // The auditor reads it there (docs/links.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
-const _: () = assert!(size_of::<Config>() == 1080);
+const _: () = assert!(size_of::<Config>() == 1088);
 const _: () = assert!(crate::report::KINDS <= ENDS);

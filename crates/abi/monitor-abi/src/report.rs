@@ -116,10 +116,12 @@ pub enum Kind {
     Failure = 9,
     /// No access: memory or a control block that is not as it was.
     Corruption = 10,
+    /// No access: the monitor of a sandbox has stopped, and a peer has found it.
+    Monitor = 11,
 }
 
 /// Number of kinds.
-pub const KINDS: usize = 11;
+pub const KINDS: usize = 12;
 
 /// Conditions that refuse an access: which of a kind's rules did. Each has a counter and a first
 /// record of its own, so that accesses that one condition refuses hide none that another does.
@@ -178,10 +180,12 @@ pub enum Condition {
     MonitorSum = 24,
     /// A field of a core's control block has another value.
     ControlBlock = 25,
+    /// A core of another sandbox has not moved its heartbeat in time ([`crate::peer`]).
+    MonitorHang = 26,
 }
 
 /// Number of conditions.
-pub const CONDITIONS: usize = 26;
+pub const CONDITIONS: usize = 27;
 
 impl Condition {
     /// Returns the kind of access that it refuses.
@@ -204,6 +208,7 @@ impl Condition {
             Self::Hang => Kind::Hang,
             Self::Failure => Kind::Failure,
             Self::GuestSum | Self::MonitorSum | Self::ControlBlock => Kind::Corruption,
+            Self::MonitorHang => Kind::Monitor,
         }
     }
 }
@@ -376,7 +381,7 @@ in_memory! {
         /// The incarnation that `first` is of.
         pub life: u32,
         /// Padding to the console.
-        pub reserved: [u32; 17],
+        pub reserved: [u32; 3],
         /// Console bytes; byte `n` lies at `n % CONSOLE`.
         pub console: [u8; CONSOLE],
     }

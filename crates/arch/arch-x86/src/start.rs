@@ -14,6 +14,8 @@ pub struct Confinement {
     pub n_cr3: u64,
     /// Address space ID, from 1.
     pub asid: u32,
+    /// An INIT from another monitor takes the core from its guest, too. No guest can send one.
+    pub init: bool,
 }
 
 /// 64-bit entry of a first core.
@@ -50,7 +52,8 @@ fn segment(
 }
 
 fn common(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
-    out(INTERCEPT_LOW, EXCEPTION_BITS | INTERCEPT_ALL << 32);
+    let all = if c.init { INTERCEPT_ALL & !intercept::INIT } else { INTERCEPT_ALL };
+    out(INTERCEPT_LOW, EXCEPTION_BITS | all << 32);
     out(INTERCEPT_HIGH, INTERCEPT_ALL >> 32 | INTERCEPT_BROADCAST << 32);
     out(IOPM, c.iopm);
     out(MSRPM, c.msrpm);
@@ -108,7 +111,8 @@ mod tests {
 
     #[test]
     fn what_limits_say_of_counters_and_bus_locks_is_in_the_control_block() {
-        let confinement = Confinement { iopm: 0x1000, msrpm: 0x4000, n_cr3: 0x6000, asid: 1 };
+        let confinement =
+            Confinement { iopm: 0x1000, msrpm: 0x4000, n_cr3: 0x6000, asid: 1, init: false };
         let entry = Entry64 { rip: 0x20_0000, rsp: 0x30_0000, cr3: 0x1000, gdt: 0x2000 };
         let mut blocks = [[0u32; 0x1000 / 4]; 2];
         let write = |words: &mut [u32], at: u16, value: u64| {

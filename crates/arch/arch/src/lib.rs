@@ -83,8 +83,8 @@ pub trait BootMachine {
     fn has_core(&self, id: u32) -> bool;
     /// Returns the core that runs this.
     fn this_core(&self) -> u32;
-    /// Sends another core into its monitor.
-    fn start_core(&mut self, id: u32, start: CoreStart);
+    /// Sends another core into its monitor. If it is started again, it goes to the spare one; without one it rests.
+    fn start_core(&mut self, id: u32, start: CoreStart, spare: Option<CoreStart>);
     /// Waits until the core says that it has arrived; false when it did not in time.
     fn wait_for(&mut self, id: u32) -> bool;
 }

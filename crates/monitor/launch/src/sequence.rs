@@ -16,6 +16,17 @@ pub fn start_of(sandbox: &Sandbox, core: usize) -> CoreStart {
     }
 }
 
+/// Finds where it enters the spare monitor, if there is one.
+#[must_use]
+pub fn spare_of(sandbox: &Sandbox, core: usize) -> Option<CoreStart> {
+    let spare = CoreStart {
+        root: sandbox.spare_root,
+        entry: sandbox.spare_entry_va,
+        ..start_of(sandbox, core)
+    };
+    (spare.root != 0).then_some(spare)
+}
+
 /// Starts every core but this one, a sandbox's first core last, so that the
 /// others wait when it launches. Returns where this core goes: `None` if no
 /// sandbox has it.
@@ -34,7 +45,7 @@ pub fn start_cores(
                 own = Some(start_of(sandbox, core));
                 continue;
             }
-            machine.start_core(id, start_of(sandbox, core));
+            machine.start_core(id, start_of(sandbox, core), spare_of(sandbox, core));
             // Without it the guest would run on fewer cores than it was promised. The launch ends here, where the boot
             // code can still say so.
             if !machine.wait_for(id) {

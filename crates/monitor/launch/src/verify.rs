@@ -27,6 +27,8 @@ pub enum Error {
     NoCore(u32, u32),
     /// 8: sandbox, core: given twice.
     CoreTwice(u32, u32),
+    /// 9: sandbox, core: it boots the machine, so no peer can take it. An INIT sends it to the firmware.
+    BootCore(u32, u32),
 }
 
 impl Error {
@@ -42,6 +44,7 @@ impl Error {
             Self::NoRam(..) => 6,
             Self::NoCore(..) => 7,
             Self::CoreTwice(..) => 8,
+            Self::BootCore(..) => 9,
         }
     }
 }
@@ -62,6 +65,8 @@ pub struct Image<'a, H> {
 pub trait Own: Deref<Target = Header> {
     /// Memory outside of the image that other cores start in. Nothing else may be there.
     const START_CODE: Option<Range>;
+    /// Further such memory, of cores that a peer takes.
+    const TAKEN: &[Range] = &[];
     /// Checks the own part.
     ///
     /// # Errors
@@ -202,6 +207,13 @@ fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
         ),
         // The start-up code takes the root in a mode of 32 bits.
         (s.monitor_root < 1 << 32, "monitor's page tables above 4 GiB"),
+        (
+            s.spare_root == 0
+                || s.spare_root % PAGE == 0
+                    && s.spare_root < 1 << 32
+                    && inside(page(s.spare_root), s.monitor),
+            "spare monitor's page tables",
+        ),
         // The boot code writes clocks there before any core runs, so it has to be this monitor's page.
         (inside(page(s.info_pa), s.monitor), "info page"),
         // A larger number would be cut to the list, and the cores beyond it never compared.
@@ -228,6 +240,9 @@ fn memory<H: Own>(image: &Image<H>, machine: &impl BootMachine) -> Result<(), Er
     let start_code = H::START_CODE.unwrap_or_default();
     need(u32::MAX, header.image)?;
     need(u32::MAX, start_code)?;
+    let is_taken = sandboxes.iter().any(|sandbox| sandbox.spare_root != 0);
+    let at_reset = if is_taken { H::TAKEN } else { &[] };
+    at_reset.iter().try_for_each(|&range| need(u32::MAX, range))?;
     for op in launch {
         let to = Range { start: op.dst, len: op.len };
         need(u32::MAX, to)?;
@@ -238,9 +253,10 @@ fn memory<H: Own>(image: &Image<H>, machine: &impl BootMachine) -> Result<(), Er
     for (i, s) in sandboxes.iter().enumerate() {
         for (piece, &r) in s.memory.iter().enumerate() {
             let before = sandboxes[..i].iter().flat_map(|o| o.memory);
+            let before = before.chain(s.memory[..piece].iter().copied());
+            // A guest in the image would own the tables that confine it.
             let mut taken =
-                // A guest in the image would own the tables that confine it.
-                before.chain(s.memory[..piece].iter().copied()).chain([header.image, start_code]);
+                before.chain([header.image, start_code]).chain(at_reset.iter().copied());
             if taken.any(|other| overlap(r, other)) {
                 return Err(Error::Overlap(i as u32, r.start));
             }
@@ -265,6 +281,9 @@ fn cores(sandboxes: &[Sandbox], machine: &impl BootMachine) -> Result<(), Error>
             // The machine may have fewer cores than it was described with. Its list tells that without a wait for each.
             if !machine.has_core(id) {
                 return Err(Error::NoCore(s as u32, id));
+            }
+            if sandboxes[s].spare_root != 0 && id == machine.this_core() {
+                return Err(Error::BootCore(s as u32, id));
             }
             // The second start would take the core out of the monitor that it was sent to first.
             if (0..s).flat_map(ids).chain(ids(s).take(i)).any(|&other| other == id) {

@@ -11,6 +11,10 @@ impl Own for Header {
     // It stays for ever, for a core that an INIT from outside has reset: no sandbox may write there.
     const START_CODE: Option<Range> = Some(Range { start: TRAMPOLINE_PA, len: PAGE });
 
+    // An NMI before the first instruction reads the vectors of real mode, and pushes below SS:SP, which are 0.
+    const TAKEN: &[Range] =
+        &[Range { start: 0, len: PAGE }, Range { start: 0x1_0000 - PAGE, len: PAGE }];
+
     fn check(&self) -> Result<(), &'static str> {
         let checks = [
             // The sandboxes follow this part: with another length they would be read from elsewhere.

@@ -21,6 +21,9 @@
 //! | `Quiet`, `Look`, `Publish`, `Swap` | `life::park`: `quiet`; `life.load`; `parked.store`; `signals.swap` |
 //! | `QuietAgain`, `LookInit`, `LookLife`, `Leave` | `park` with a STARTUP: `quiet`; `signals.load`; `life.load`; `parked.store(0)`, `fresh_vmcb`, VMRUN |
 //! | `Sleep` | `nmi_sleep` |
+//! | `Taken`, `Forget`, `SetLife` | `peer::taken`: `signals.store(0)` of the own core; on the first core `parked.store(0)` of each other one, `life.store` |
+//!
+//! A peer takes all cores in any state: they are stopped together, and enter one by one. Memory stays as it was.
 //!
 //! NMIs: one bit per core on its way (`flying`: the ICR write has been made) and
 //! one at the core (`nmi`); several become one. The monitor takes one only in a
@@ -98,6 +101,9 @@ enum Pc {
     Sleep,
     /// [`Fault::RingFirst`]: INIT is signalled after its NMI.
     LateInit,
+    Taken,
+    Forget,
+    SetLife,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,6 +144,10 @@ struct State {
     requests: u8,
     /// Exits that the guest may still make for something, if they are counted.
     exits: u8,
+    /// Times that a peer may still take the cores.
+    takes: u8,
+    /// The life of which the mailbox has told; 0: of none.
+    told: u8,
 }
 
 /// An error to be planted in the protocol.
@@ -164,6 +174,12 @@ enum Fault {
     RingFirst,
     /// `settle` does not look for requests.
     NoStopCheck,
+    /// A core that was taken does not clear its signals.
+    TakenWithSignals,
+    /// The first core does not forget who had parked.
+    TakenAsParked,
+    /// It does not set `life`.
+    TakenInLife,
 }
 
 /// Events that must never happen.
@@ -195,6 +211,7 @@ struct Model {
     /// The last life: it ends, and nothing comes after it.
     lives: u8,
     requests: u8,
+    takes: u8,
     /// The guest's greatest number of exits in all, or no limit.
     exits: Option<u8>,
     /// NMIs take time.
@@ -276,10 +293,24 @@ impl State {
         self.core[core].pc == Pc::Guest && !self.core[core].nmi
     }
 
-    /// From `assemble`'s end to the guest's first instruction.
+    /// From `assemble`'s end to the guest's first instruction. No other core runs either while the first one comes from
+    /// a take.
     fn first_takes_all_for_parked(&self) -> bool {
         use Pc::*;
-        matches!(self.core[0].pc, Clear | Drain | StopCheck | Ask | AskAgain | Doze | Launch | Play)
+        matches!(
+            self.core[0].pc,
+            Taken
+                | Forget
+                | SetLife
+                | Clear
+                | Drain
+                | StopCheck
+                | Ask
+                | AskAgain
+                | Doze
+                | Launch
+                | Play
+        )
     }
 
     fn violation(&self, model: &Model) -> Option<Violation> {
@@ -309,7 +340,7 @@ impl State {
             key = key << bits | u128::from(value);
         };
         for c in &self.core {
-            put(c.pc as u8, 5);
+            put(c.pc as u8, 6);
             let flags = [c.doorbell, c.nmi, c.flying, c.owed];
             flags.into_iter().for_each(|f| put(u8::from(f), 1));
             put(c.ended, 3);
@@ -327,6 +358,8 @@ impl State {
         put(u8::from(self.posting), 1);
         put(self.requests, 2);
         put(self.exits, 4);
+        put(self.takes, 1);
+        put(self.told, 3);
         key
     }
 }
@@ -337,6 +370,7 @@ impl Model {
             then,
             requests: self.requests,
             exits: self.exits.unwrap_or(0),
+            takes: self.takes,
             ..State::default()
         };
         (state.core[0].pc, state.core[0].to) = (Pc::Assemble, 1);
@@ -362,6 +396,34 @@ impl Model {
             }
         }
         self.others(state, steps);
+        self.take(state, steps);
+    }
+
+    /// A peer stops all cores, and starts them.
+    fn take(&self, state: &State, steps: &mut Vec<Step>) {
+        // Nothing comes after the last life.
+        let over = state.core[0].pc == Pc::Launch && state.life >= self.lives;
+        if state.takes == 0 || over {
+            return;
+        }
+        for then in [LAUNCHING, STOPPED] {
+            let mut to = State { takes: state.takes - 1, then, ..*state };
+            for c in &mut to.core[..self.cores] {
+                let Core { doorbell, parked, signals, nmi, flying, signalled_in, .. } = *c;
+                let pc = Pc::Taken;
+                *c = Core {
+                    pc,
+                    doorbell,
+                    parked,
+                    signals,
+                    nmi,
+                    flying,
+                    signalled_in,
+                    ..Core::default()
+                };
+            }
+            steps.push(self.step(CHOICE, to));
+        }
     }
 
     fn step(&self, actor: Actor, to: State) -> Step {
@@ -594,7 +656,31 @@ impl Model {
                 (to.core[core].doorbell, to.then) = (false, 0);
                 goto(&mut to, Pc::Play);
             }
-            Pc::Play => goto(&mut to, Pc::Guest),
+            Pc::Play => {
+                to.told = life;
+                goto(&mut to, Pc::Guest);
+            }
+            Pc::Taken => {
+                let c = &mut to.core[core];
+                if self.fault != Fault::TakenWithSignals || core == 0 {
+                    (c.signals, c.signalled_in) = (0, 0);
+                }
+                c.to = u8::from(core == 0);
+                goto(&mut to, if core == 0 { Pc::Forget } else { Pc::Quiet });
+            }
+            Pc::Forget => {
+                if self.fault != Fault::TakenAsParked {
+                    to.core[target].parked = 0;
+                }
+                to.core[core].to = if at_end { 0 } else { next };
+                goto(&mut to, if at_end { Pc::SetLife } else { Pc::Forget });
+            }
+            Pc::SetLife => {
+                if self.fault != Fault::TakenInLife {
+                    to.life = state.told.max(1);
+                }
+                goto(&mut to, Pc::End);
+            }
             Pc::Quiet => {
                 to.window(core);
                 goto(&mut to, Pc::Look);
@@ -913,6 +999,7 @@ const TWO: Model = Model {
     cores: 2,
     lives: 5,
     requests: 1,
+    takes: 0,
     exits: None,
     slow_nmis: false,
     fault: Fault::None,
@@ -974,6 +1061,43 @@ fn two_cores_and_all_at_once() {
 #[ignore = "millions of states: cargo test --release -- --ignored"]
 fn three_cores_without_a_limit() {
     holds(Model { exits: None, ..THREE });
+}
+
+/// A peer takes the cores once, wherever they are.
+const TAKEN: Model = Model { requests: 0, lives: 3, takes: 1, ..TWO };
+
+#[test]
+fn two_cores_that_are_taken() {
+    holds(TAKEN);
+}
+
+#[test]
+fn three_cores_that_are_taken() {
+    holds(Model { takes: 1, exits: Some(2), ..THREE });
+}
+
+#[test]
+#[ignore = "millions of states: cargo test --release -- --ignored"]
+fn two_cores_that_are_taken_and_all_at_once() {
+    holds(Model { requests: 1, slow_nmis: true, ..TAKEN });
+}
+
+#[test]
+fn taken_with_signals_of_the_life_before() {
+    let seen = [Violation::OldStartup, Violation::GuestWithoutLife];
+    fails(Model { fault: Fault::TakenWithSignals, ..TAKEN }, &seen);
+}
+
+#[test]
+fn taken_as_if_parked() {
+    let seen = [Violation::StartupLost, Violation::GuestWithoutLife];
+    fails(Model { fault: Fault::TakenAsParked, ..TAKEN }, &seen);
+}
+
+#[test]
+fn taken_without_a_life() {
+    let seen = [Violation::EndStuck, Violation::OldStartup, Violation::GuestWithoutLife];
+    fails(Model { fault: Fault::TakenInLife, ..TAKEN }, &seen);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The contract between a monitor and its architecture, for one core of the sandbox.
 
+use crate::peer::Watching;
 use bulkhead_monitor_abi::bell::{Bell, End};
 use bulkhead_monitor_abi::ladder::{Climb, LADDERS, Ladder};
 use bulkhead_monitor_abi::link::Link;
@@ -7,6 +8,7 @@ use bulkhead_monitor_abi::load::Head;
 use bulkhead_monitor_abi::lock::{Lock, Pace};
 use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::need;
+use bulkhead_monitor_abi::peer::{BusMaster, Peer};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
 use bulkhead_monitor_abi::watch::{FixedPage, PART, Progress};
@@ -34,6 +36,8 @@ pub struct Local {
     pub sum: Cell<u64>,
     /// First core's: where it stands on each ladder.
     pub climbs: [Climb; LADDERS],
+    /// First core's: what it has seen of other sandboxes' monitors.
+    pub watching: Watching,
 }
 
 /// State of a core that the sandbox's other cores touch, too.
@@ -96,6 +100,12 @@ pub trait Layout {
     fn ladders(&self) -> &[Ladder];
     /// How guests begin that can take the place of the sandbox's own.
     fn alternatives(&self) -> &[Start];
+    /// The monitors that it looks at.
+    fn peers(&self) -> &[Peer];
+    /// For each core of a peer the messages that stop and that start it.
+    fn messages(&self, cores: Slice) -> &[[u64; 2]];
+    /// Registers that keep a peer's functions from memory.
+    fn masters(&self, functions: Slice) -> &[BusMaster];
     /// Doorbells of channels, by number.
     fn bells(&self) -> &[Bell];
     /// Ends of channels that are the sandbox's own.
@@ -174,6 +184,10 @@ pub trait Devices {
     /// # Errors
     /// A register of a function that goes on.
     fn quiet(&self) -> Result<(), u64>;
+    /// Keeps a function of another sandbox from memory. That sandbox' cores are stopped.
+    fn keep_off(&self, function: &BusMaster);
+    /// Gives back locks between sandboxes that cores of this one have held, none of which runs any more.
+    fn release(&self);
 }
 
 /// All that a monitor is built on.

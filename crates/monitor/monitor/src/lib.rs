@@ -15,6 +15,7 @@ pub mod life;
 pub mod link;
 pub mod mail;
 mod outcome;
+pub mod peer;
 pub mod record;
 pub mod signal;
 pub mod watch;

@@ -4,7 +4,7 @@
 use crate::contract::Monitor;
 use crate::outcome::End;
 use crate::record::record;
-use crate::{ladder, link, mail, signal, watch};
+use crate::{ladder, link, mail, peer, signal, watch};
 use bulkhead_monitor_abi::cores::To;
 use bulkhead_monitor_abi::load::{HEAD, PROGRAM_GPA, sum};
 use bulkhead_monitor_abi::map::GUEST_VA;
@@ -16,6 +16,9 @@ use core::sync::atomic::Ordering;
 
 /// Begins on a core that has entered its monitor. Returns when its guest can run.
 pub fn begin<M: Monitor>(m: &M) {
+    if let Some(how) = peer::taken(m) {
+        return end(m, how);
+    }
     if !m.is_first() {
         return park(m, 0);
     }
@@ -26,8 +29,10 @@ pub fn begin<M: Monitor>(m: &M) {
 /// Begins the next life, after a wait in `then`. Its text is there once, as no exit in steady state comes here.
 #[inline(never)]
 fn next<M: Monitor>(m: &M, then: State) {
+    peer::pause(m);
     assemble(m);
     settle(m, then);
+    peer::pause(m);
     launch(m);
 }
 
@@ -147,6 +152,8 @@ fn assemble<M: Monitor>(m: &M) {
 /// Stays, because the sandbox cannot be started again.
 fn fail<M: Monitor>(m: &M) -> ! {
     state(m, State::Failed);
+    // The last one: a peer is to find it.
+    peer::beat(m);
     loop {
         m.sleep();
     }
@@ -170,12 +177,17 @@ fn settle<M: Monitor>(m: &M, mut then: State) {
 /// Sleeps in a state until a sandbox with the right to it asks for a start.
 fn wait_for_start<M: Monitor>(m: &M, in_state: State) {
     state(m, in_state);
+    peer::beat(m);
     while !mail::start_requested(m) {
         m.local().doorbell.set(0);
         if mail::start_requested(m) {
             return;
         }
         m.sleep();
+        // A monitor that is not the one that was built says nothing any more.
+        if in_state != State::Failed {
+            peer::beat(m);
+        }
         link::look(m);
     }
 }
@@ -206,6 +218,7 @@ pub fn park<M: Monitor>(m: &M, ended: u32) {
             }
         }
         m.sleep();
+        peer::beat(m);
     };
     // The guest's pending interrupts may have hidden a doorbell. From here on none is lost before the guest runs.
     link::look(m);

@@ -2,9 +2,9 @@
 //! ([`bulkhead_monitor_abi::watch`]).
 
 use crate::contract::Monitor;
-use crate::ladder;
 use crate::outcome::Outcome;
 use crate::record::{deny, record};
+use crate::{ladder, peer};
 use bulkhead_monitor_abi::map::{GUEST_VA, MMIO_VA};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{Cause, Condition, State};
@@ -17,6 +17,7 @@ pub fn begin<M: Monitor>(m: &M) {
         return;
     }
     next(m);
+    peer::beat(m);
     // The last life's word is no move of this one's.
     moved(m, word(m));
     m.local().patience.set(m.config().watch.first);
@@ -47,6 +48,10 @@ fn next<M: Monitor>(m: &M) {
 /// `done`.
 #[inline(never)]
 pub fn look<M: Monitor>(m: &M, done: Outcome) -> Outcome {
+    peer::beat(m);
+    if m.is_first() {
+        peer::look(m);
+    }
     match progress(m, done) {
         gone if gone != done => gone,
         _ => sweep(m, done),

@@ -161,6 +161,8 @@ pub struct FakeMachine {
     pub dead: BTreeSet<u32>,
     /// Cores started, in order.
     pub started: Vec<(u32, CoreStart)>,
+    /// Cores that another core can take, and where they go then.
+    pub spare: Vec<(u32, CoreStart)>,
     /// Memory, by address.
     pub memory: Vec<u8>,
 }
@@ -178,8 +180,9 @@ impl BootMachine for FakeMachine {
         self.cores[0]
     }
 
-    fn start_core(&mut self, id: u32, start: CoreStart) {
+    fn start_core(&mut self, id: u32, start: CoreStart, spare: Option<CoreStart>) {
         self.started.push((id, start));
+        self.spare.extend(spare.map(|spare| (id, spare)));
     }
 
     fn wait_for(&mut self, id: u32) -> bool {

@@ -191,6 +191,10 @@ impl Target for Odd {
         })
     }
 
+    fn take(core: u32) -> [u64; 2] {
+        [u64::from(core) << 8 | 1, u64::from(core) << 8 | 2]
+    }
+
     fn signal(core: u32, interrupt: u32) -> u64 {
         u64::from(interrupt) << 24 | u64::from(core) | 1 << 63
     }

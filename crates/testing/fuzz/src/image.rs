@@ -75,7 +75,7 @@ impl BootMachine for Machine {
         0
     }
 
-    fn start_core(&mut self, id: u32, _: CoreStart) {
+    fn start_core(&mut self, id: u32, _: CoreStart, _: Option<CoreStart>) {
         self.started.push(id);
     }
 
