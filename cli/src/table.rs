@@ -147,6 +147,7 @@ pub fn plan(plan: &Plan) -> String {
     kernel::tables(&mut out, plan);
     if !plan.multikernel {
         watchdogs(&mut out, plan);
+        peers(&mut out, plan);
         health(&mut out, plan);
     }
     shared(&mut out, plan);
@@ -476,6 +477,40 @@ fn watchdogs(out: &mut String, plan: &Plan) {
             "timer",
         ];
         table(out, "Watchdogs", &heads, &rows);
+    }
+}
+
+/// Monitors that look at others, if there are any: how soon they find one that has stopped, and what they do to it.
+fn peers(out: &mut String, plan: &Plan) {
+    let show = bulkhead_manifest::time::show;
+    let rows = plan.sandboxes.iter().flat_map(|sandbox| {
+        let watch = sandbox.watch.unwrap_or_default();
+        sandbox.peers.iter().map(move |peer| {
+            let other = &plan.sandboxes[peer.sandbox];
+            let mut does = vec!["a record".to_owned()];
+            if peer.takes {
+                let ids = joined(other.core_ids.iter().map(ToString::to_string));
+                does.push(format!("INIT and start-up to APIC {ids}"));
+            }
+            if peer.quiets {
+                let all = other.functions.iter().map(|granted| granted.function.bdf.to_string());
+                does.push(format!("bus mastering off in {}", joined(all)));
+            }
+            vec![
+                sandbox.name.clone(),
+                other.name.clone(),
+                show(peer.every),
+                peer.first.map_or_else(|| "no limit".to_owned(), show),
+                show(watch.stopped_within(peer.every)),
+                does.join(", "),
+            ]
+        })
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        let heads =
+            ["monitor of", "looks at", "heartbeat each", "launch within", "found within", "then"];
+        table(out, "Peers", &heads, &rows);
     }
 }
 

@@ -198,7 +198,9 @@ impl Context<'_> {
             // The root that most of its cores have, among those that serve it.
             let votes = |root: u64| areas.iter().filter(|a| a.root & !0xFFF == root).count();
             let mine = walked.iter().filter(|(_, r)| monitor::serves(self.claim, r) == Some(i));
-            let root = mine.max_by_key(|(root, _)| votes(**root)).map(|(root, _)| *root);
+            let mine: Vec<u64> = mine.map(|(root, _)| *root).collect();
+            let root = mine.iter().copied().max_by_key(|root| votes(*root));
+            let root = root.map(|root| self.after_a_take(i, root, &mine, &areas, &walked[&root]));
             let monitor = root.map(|root| (root, walked[&root].clone()));
             if let Some((_, regime)) = &monitor {
                 self.parts[i] = monitor::parts(self.claim, i, regime);
@@ -242,6 +244,23 @@ impl Context<'_> {
             self.missing(i, f);
         }
         found
+    }
+
+    /// Returns the root that the first core of a sandbox came from last, where a peer can take it. Further cores may
+    /// wait, with areas of the monitor before.
+    fn after_a_take(
+        &self,
+        i: usize,
+        root: u64,
+        mine: &[u64],
+        areas: &[Area],
+        regime: &Regime,
+    ) -> u64 {
+        // Both monitors have control blocks in one place.
+        let block = monitor::parts(self.claim, i, regime).blocks.first().copied().flatten();
+        let first = areas.iter().find(|area| Some(area.block) == block && area.certain);
+        let last = first.map(|area| area.root & !0xFFF).filter(|root| mine.contains(root));
+        last.filter(|_| self.claim.sandboxes[i].taken).unwrap_or(root)
     }
 
     /// Finds an area's sandbox and core: by the control block that it names or, if none has that, by the stack
@@ -358,8 +377,14 @@ impl Context<'_> {
             self.block(i, n, area, first, &others);
             if let Some((root, regime)) = &found[i].monitor {
                 // A restart writes the control block anew, word by word.
-                if self.registers.is_on_tables(self.claim.sandboxes[i].cores[n], *root) {
+                let sandbox = &self.claim.sandboxes[i];
+                let waits = self.registers.is_on_tables(sandbox.cores[n], *root);
+                if waits {
                     self.on_its_way(from);
+                }
+                if waits && sandbox.taken && area.root != *root {
+                    // Since a peer took it, it has not been in its guest.
+                    continue;
                 }
                 self.host_state(i, n, area, *root, regime);
             }

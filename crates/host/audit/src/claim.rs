@@ -120,6 +120,10 @@ pub struct Sandbox {
     pub watched: bool,
     /// Its watchdog reads its progress words.
     pub alive: bool,
+    /// A peer's monitor takes its cores by INIT, also from its guest.
+    pub taken: bool,
+    /// Its monitor can keep the functions of these sandboxes from memory.
+    pub quiets: Vec<usize>,
     /// Sandboxes with reports that it may read.
     pub observe: Vec<usize>,
     /// Starts with the machine; otherwise it may never have run.

@@ -57,7 +57,8 @@ impl Context<'_> {
                             registers.iter().any(|r| r.contains(f))
                         });
                         let code = self.claim.arch.places().start_code == Some(f);
-                        mailbox || lock || table || states || header || lines || code
+                        let peer = self.quiets(a, b, f) || self.quiets(b, a, f);
+                        mailbox || lock || table || states || header || lines || code || peer
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "'s monitor", f)));
                 }
@@ -94,6 +95,14 @@ impl Context<'_> {
             let loads = c.program && c.to.contains(&sandbox);
             loads || c.hpa == frame && (own || rings)
         })
+    }
+
+    /// Tells if a monitor can keep a function of another sandbox from memory by this frame.
+    fn quiets(&self, sandbox: usize, other: usize, frame: u64) -> bool {
+        let own = self.claim.functions.iter().filter(|f| f.owner == Some(other));
+        let mut pages = own.filter_map(|f| self.claim.configuration(f));
+        self.claim.sandboxes[sandbox].quiets.contains(&other)
+            && pages.any(|page| page.contains(frame))
     }
 
     fn both_guests(&self, a: usize, b: usize, frame: u64) -> bool {

@@ -324,6 +324,7 @@ impl Context<'_> {
                 f.mediated.iter().chain(&f.resets).copied().chain(self.claim.configuration(f))
             })
             .chain(self.claim.arch.line_registers(self.claim, i))
+            .chain(self.quieted(i))
             .flat_map(|range| pages(range, page))
             .collect();
         written.extend(self.remapping_frames(i));
@@ -335,6 +336,13 @@ impl Context<'_> {
         let mut read = bridges.filter_map(|f| self.claim.configuration(f));
         let placeholder = self.image.get(&leaf.frame).is_some_and(|w| w.starts_with("placeholder"));
         (placeholder || read.any(|r| inside(&r))).then_some(R)
+    }
+
+    /// Configuration pages of functions that a monitor keeps from memory when their own monitor has stopped.
+    fn quieted(&self, i: usize) -> impl Iterator<Item = Range> {
+        let quiets = &self.claim.sandboxes[i].quiets;
+        let of = |f: &&Function| f.owner.is_some_and(|owner| quiets.contains(&owner));
+        self.claim.functions.iter().filter(of).filter_map(|f| self.claim.configuration(f))
     }
 
     /// Its program, byte for byte.

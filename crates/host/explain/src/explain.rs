@@ -130,6 +130,28 @@ fn corruption(who: &Sandbox, denial: &Denial) -> (String, String, Rule, String) 
     )
 }
 
+fn monitor(plan: &Plan, sandbox: usize, denial: &Denial) -> (String, String, Rule, String) {
+    let who = &plan.sandboxes[sandbox];
+    let other = plan.sandboxes.get(denial.address as usize).map_or("nobody", |other| &other.name);
+    let found = if denial.address == sandbox as u64 {
+        "none by its monitor, which has stopped: its cores are in the spare one".to_owned()
+    } else {
+        format!("no heartbeat of the monitor of {other} in time")
+    };
+    (
+        found,
+        format!("{other}'s monitor"),
+        const { Rule::of("peer") },
+        match denial.address == sandbox as u64 {
+            true => {
+                let name = &who.name;
+                format!("[[health]] sandbox = \"{name}\", on = \"monitor\" says what follows")
+            }
+            false => format!("`may` in [[peer]] sandbox = \"{}\" says what follows", who.name),
+        },
+    )
+}
+
 /// Explains a denial of a sandbox's core.
 #[must_use]
 pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Explained {
@@ -144,6 +166,7 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         k if k == Kind::Hang as usize => hang(who, denial),
         k if k == Kind::Failure as usize => failure(who, denial),
         k if k == Kind::Corruption as usize => corruption(who, denial),
+        k if k == Kind::Monitor as usize => monitor(plan, sandbox, denial),
         k if k == Kind::Instruction as usize => (
             format!("instruction with exit code {:#x}", denial.address),
             "the monitor's".into(),

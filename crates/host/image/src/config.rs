@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::devices::Devices;
-use crate::monitor::{Functions, INFO_VA, Input, Standby, bells, ends, ids, loads};
+use crate::monitor::{Functions, INFO_VA, Input, Standby, bells, ends, ids, loads, quieted};
 use crate::nested;
 use crate::sweep;
 use crate::target::{Confine, Target};
@@ -15,7 +15,8 @@ use bulkhead_layout::link::Link;
 use bulkhead_layout::load::PROGRAM_GPA;
 use bulkhead_layout::map::*;
 use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Ram, Slice, Start};
-use bulkhead_layout::pci::Function;
+use bulkhead_layout::pci::{COMMAND, Function};
+use bulkhead_layout::peer::{BusMaster, Peer};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{Kind, State};
 use bulkhead_layout::watch::Watch;
@@ -74,6 +75,7 @@ pub fn config<T: Target>(
     rights(&mut config, input, told.links);
     starts::<T>(&mut config, &mut tail, input, told.shadow, &told.confine, told.others)?;
     ladders(&mut config, &mut tail, &input.plan.sandboxes[input.index]);
+    peers::<T>(&mut config, &mut tail, input);
     functions(&mut config, &mut tail, told.functions);
     T::configure(
         &mut config,
@@ -215,6 +217,34 @@ fn ladders(config: &mut Config, tail: &mut Tail, sandbox: &Sandbox) {
     config.ladders = tail.append(&all);
 }
 
+/// The monitors that it looks at.
+fn peers<T: Target>(config: &mut Config, tail: &mut Tail, input: &Input) {
+    const BUS_MASTER: u64 = 1 << 2;
+    let plan = input.plan;
+    let sandbox = &plan.sandboxes[input.index];
+    let Some(watch) = sandbox.watch else { return };
+    let looks = |time| watch.patience(time).min(u64::from(u32::MAX)) as u32;
+    let mut peer = |of: &plan::Peer| {
+        let ids = plan.sandboxes[of.sandbox].core_ids.iter();
+        let messages: Vec<_> = ids.clone().filter(|_| of.takes).map(|id| T::take(*id)).collect();
+        let master = |page: plan::Span| BusMaster {
+            at: MMIO_VA + page.start + u64::from(COMMAND),
+            bits: BUS_MASTER,
+        };
+        let masters: Vec<_> = quieted(plan, of).into_iter().map(master).collect();
+        Peer {
+            sandbox: of.sandbox as u32,
+            cores: ids.len() as u32,
+            alive: looks(of.every),
+            first: of.first.map_or(0, looks),
+            cores_by: tail.append(&messages),
+            functions: tail.append(&masters),
+        }
+    };
+    let all: Vec<_> = sandbox.peers.iter().map(&mut peer).collect();
+    config.peers = tail.append(&all);
+}
+
 /// Fields of a control block that stay as they are at the start of a core.
 fn steady<T: Target>(input: &Input, confine: &Confine) -> Vec<Op> {
     let set = T::first(confine, &input.guest.entry);
@@ -343,6 +373,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
         (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
         (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),
         (config.watch.least != 0, need::WATCHDOG, "a watchdog"),
+        (config.peers.len != 0, need::WATCHDOG, "looks at other monitors"),
         (config.ladders.len != 0, need::LADDER, "ladders"),
     ];
     let lacks = told

@@ -60,6 +60,7 @@ pub struct Made {
 }
 
 /// Places of a monitor's parts, physical addresses, with their lengths where they have several pages.
+#[derive(Clone)]
 struct Places {
     text: Space,
     config: (u64, u64),
@@ -161,6 +162,7 @@ pub fn bake<T: Target>(
             root,
             tag: input.index as u32 + 1,
             ticks: sandbox.watch.is_some(),
+            taken: input.plan.is_taken(input.index),
         },
         control,
         functions: &functions,
@@ -172,10 +174,16 @@ pub fn bake<T: Target>(
     pages.put(&config::<T>(input, told)?);
     part(pages, config_pa, "configuration, launch record");
 
+    let spare = pages.end();
+    let spare_text = input.plan.is_taken(input.index).then(|| segments(pages, input.program));
+    if spare_text.is_some() {
+        part(pages, spare, "spare monitor's text");
+    }
+
     let tables = pages.end();
     let places = Places {
         text,
-        config: (config_pa, tables - config_pa),
+        config: (config_pa, spare - config_pa),
         info: info_pa,
         progress,
         vectors,
@@ -184,6 +192,10 @@ pub fn bake<T: Target>(
         control,
         lines: line_pages,
     };
+    // The spare one differs in its text alone: what the first one has done is seen by it, and ended.
+    let other = |text| Places { text, ..places.clone() };
+    let spare = spare_text.map(|text| space::<T>(input, other(text), &functions, &links));
+    let spare_root = spare.map(|space| space.bake::<T::Own>(pages, None)).transpose()?.flatten();
     let own = space::<T>(input, places, &functions, &links);
     let monitor_root = own.bake::<T::Own>(pages, None)?.unwrap_or_default();
     part(pages, tables, "monitor's page tables");
@@ -192,6 +204,8 @@ pub fn bake<T: Target>(
     described.monitor = Range { start, len: pages.end() - start };
     described.monitor_root = monitor_root;
     described.entry_va = input.program.entry;
+    described.spare_root = spare_root.unwrap_or_default();
+    described.spare_entry_va = spare_root.map_or(0, |_| input.program.entry);
     described.info_pa = info_pa;
     let grants = grants(input.plan, input.index, io_root, &roots, &functions.remap);
     Ok(Made { sandbox: described, parts, grants, spaces: Spaces { monitor: own, guest: reached } })
@@ -219,6 +233,9 @@ fn space<T: Target>(
     own.add(SHADOW_VA, places.shadow.0, places.shadow.1, Rights::RW, "shadow of registers");
     for (span, rights) in &functions.pages {
         own.device(MMIO_VA + span.start, span.start, span.len, *rights, "function");
+    }
+    for page in sandbox.peers.iter().flat_map(|peer| quieted(plan, peer)) {
+        own.device(MMIO_VA + page.start, page.start, page.len, Rights::RW, "function of a peer");
     }
     for (n, made) in functions.ends.iter().enumerate() {
         let at = FUNCTIONS_VA + n as u64 * FUNCTION_STRIDE;
@@ -332,6 +349,17 @@ pub fn bells(plan: &Plan, index: usize) -> impl Iterator<Item = (&plan::Channel,
 pub fn loads(plan: &Plan, index: usize) -> Option<&plan::Channel> {
     let mut all = plan.channels.iter().filter(|c| c.part == plan::Part::Program);
     all.find(|c| c.to.contains(&index))
+}
+
+/// Configuration pages of the functions that a monitor keeps from memory, for a peer.
+pub fn quieted(plan: &Plan, peer: &plan::Peer) -> Vec<Span> {
+    let facts = plan.machine.arch.facts();
+    let functions = plan.sandboxes[peer.sandbox].functions.iter().filter(|_| peer.quiets);
+    let page = |granted: &Granted| {
+        let root = plan.machine.pci.as_ref()?;
+        Some(facts.configuration(root.ecam, granted.function.bdf))
+    };
+    functions.filter_map(page).collect()
 }
 
 /// Regions of messages that a sandbox writes.

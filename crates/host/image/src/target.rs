@@ -62,6 +62,8 @@ pub trait Target {
     fn cores(ids: &[u32]) -> [u64; 4];
     /// Makes the word by which a monitor sends an interrupt to a core.
     fn signal(core: u32, interrupt: u32) -> u64;
+    /// Makes the messages by which a monitor stops another core, and starts it in the cores' start-up code.
+    fn take(core: u32) -> [u64; 2];
     /// Fills in what this architecture alone has: its vectors, its lines, its answers for registers that no sandbox
     /// has.
     fn configure(
@@ -88,4 +90,6 @@ pub struct Confine {
     pub tag: u32,
     /// It has a watchdog.
     pub ticks: bool,
+    /// A peer takes its cores, also from its guest.
+    pub taken: bool,
 }

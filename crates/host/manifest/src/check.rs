@@ -93,6 +93,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         channels: decoder.many("channel"),
         healths: decoder.many("health"),
         alternatives: decoder.many("alternative"),
+        peers: decoder.many("peer"),
         programs: decoder.many("program"),
         threads: decoder.many("thread"),
         contexts: decoder.many("context"),

@@ -32,6 +32,9 @@ pub struct Manifest {
     /// Guests that can take the place of a sandbox's own.
     #[serde(default)]
     pub alternative: Vec<Alternative>,
+    /// Monitors that look whether other sandboxes' monitors go on.
+    #[serde(default)]
+    pub peer: Vec<Peer>,
     /// Programs that kernels run.
     #[serde(default)]
     pub program: Vec<Program>,
@@ -630,6 +633,33 @@ pub struct Instead {
     pub file: String,
 }
 
+/// A monitor that looks whether another sandbox' monitor goes on.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    /// The monitor of this sandbox looks.
+    pub sandbox: String,
+    /// At the monitor of this one.
+    pub watches: String,
+    /// Time without a heartbeat after which that monitor has stopped, such as `"20 ms"`.
+    pub every: String,
+    /// Likewise while its guest is launched; without it a launch has no limit.
+    pub first: Option<String>,
+    /// Actions beside the record that are allowed then.
+    #[serde(default)]
+    pub may: Vec<May>,
+}
+
+/// Actions on another sandbox after its monitor has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum May {
+    /// Its cores are stopped by INIT, and started in its spare monitor.
+    Init,
+    /// Its PCI functions are kept from memory: their bus mastering is switched off.
+    BusMaster,
+}
+
 /// Kinds of denied accesses, and other findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -657,6 +687,8 @@ pub enum Event {
     Failure,
     /// Memory or a control block that is not as it was (`sweep`).
     Corruption,
+    /// A monitor that has stopped (`[[peer]]`).
+    Monitor,
 }
 
 impl Event {
@@ -673,6 +705,7 @@ impl Event {
         Self::Hang,
         Self::Failure,
         Self::Corruption,
+        Self::Monitor,
     ];
 
     /// As manifests write it.

@@ -2,8 +2,8 @@
 
 use crate::facts::Doorbells;
 use crate::{
-    Controller, Facts, Function, Granted, Hpet, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger,
-    Watch,
+    Controller, Facts, Function, Granted, Hpet, Ioapic, Iommu, Kernel, PciRoot, Peer, Right,
+    Trigger, Watch,
 };
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
@@ -335,6 +335,8 @@ pub struct Sandbox {
     pub alternatives: Vec<Alternative>,
     /// Its watchdog.
     pub watch: Option<Watch>,
+    /// Looks of its monitor at others.
+    pub peers: Vec<Peer>,
     /// Starts with the machine.
     pub autostart: bool,
     /// It is being tried out: accesses that are not granted are noted for its author.
@@ -360,6 +362,7 @@ impl Default for Sandbox {
             ladders: Vec::new(),
             alternatives: Vec::new(),
             watch: None,
+            peers: Vec::new(),
             autostart: true,
             learn: false,
             criticality: None,

@@ -3,7 +3,7 @@
 use crate::{Machine, Plan, Sandbox};
 
 /// A watchdog: its monitor looks at its guest at this rate, whatever the guest does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
     /// Nanoseconds from a tick to the next; whole microseconds.
     pub period: u64,

@@ -97,6 +97,11 @@ pub fn translate(
             observe: sandbox.observe.clone(),
             watched: sandbox.watch.is_some(),
             alive: sandbox.watch.is_some_and(|watch| watch.alive.is_some()),
+            taken: plan.is_taken(index),
+            quiets: { sandbox.peers.iter() }
+                .filter(|peer| peer.quiets)
+                .map(|peer| peer.sandbox)
+                .collect(),
             starts: sandbox.autostart,
             pins: ends.iter().any(|end| end.woken.is_some()),
             ends: ends.iter().map(|end| self::end(plan, end)).collect(),

@@ -24,9 +24,9 @@ const NEEDED: &[(u64, u64, &str)] = &[
     // #DB, #AC; #MC.
     (EXCEPTIONS, 1 << 1 | 1 << 17, "exceptions"),
     (EXCEPTIONS, 1 << 18, REST),
-    // NMI; SMI, INIT; RSM, INVLPGA; INVD; IOIO; MSR; shutdown.
+    // NMI; SMI; RSM, INVLPGA; INVD; IOIO; MSR; shutdown.
     (WORD_3, 1 << 1, "doorbell"),
-    (WORD_3, 1 << 2 | 1 << 3, REST),
+    (WORD_3, 1 << 2, REST),
     (WORD_3, 1 << 19 | 1 << 26, "instructions"),
     (WORD_3, 1 << 22, "cache-instructions"),
     (WORD_3, 1 << 27, "ports"),
@@ -36,6 +36,8 @@ const NEEDED: &[(u64, u64, &str)] = &[
     (WORD_4, 0x7F | 1 << 10 | 1 << 11 | 1 << 12, "instructions"),
     (WORD_4, 1 << 9, "cache-instructions"),
 ];
+/// INIT, in the third word: a monitor goes on at one, unless a peer takes its cores.
+const INIT: u64 = 1 << 3;
 /// AVIC.
 const AVIC: u64 = 1 << 31;
 
@@ -68,7 +70,7 @@ impl Virtualization for Svm {
     }
 
     // Nested paging with its sandbox's tables, everything intercepted that must be.
-    fn judge(words: &Words, _: &Sandbox, area: &Area, first: &Block) -> Wrong {
+    fn judge(words: &Words, sandbox: &Sandbox, area: &Area, first: &Block) -> Wrong {
         let at = |field: u64| words.word(area.block + field).unwrap_or(0);
         let half = |field: u64| at(field & !7) >> (field % 8 * 8) & 0xFFFF_FFFF;
         let mut wrong = Vec::new();
@@ -78,6 +80,11 @@ impl Virtualization for Svm {
                 let right = format!("{bits:#x} set at {field:#x}");
                 wrong.push((*rule, format!("intercepts at {field:#x} lack {lacks:#x}"), right));
             }
+        }
+        if (half(WORD_3) & INIT == 0) != sandbox.taken {
+            let right = if sandbox.taken { "not intercepted" } else { "intercepted" };
+            let what = format!("intercepts at {WORD_3:#x} are {:#x}", half(WORD_3));
+            wrong.push((REST, what, format!("INIT {right}")));
         }
         let maps = [PORTS, MSRS].map(|map| first.map(map));
         for (field, root) in [(IOPM_BASE, maps[0]), (MSRPM_BASE, maps[1]), (N_CR3, first.root)] {

@@ -38,7 +38,7 @@ use bulkhead_kernel_x86::X86;
 use bulkhead_layout::map::VECTORS_VA;
 use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
-use bulkhead_layout::x86::{Header, Iommu};
+use bulkhead_layout::x86::{Header, Iommu, TRAMPOLINE_PA};
 use bulkhead_plan::{self as plan, Arch, Plan, RTC, Sandbox, System};
 
 /// Address at which kernels see their memory.
@@ -133,6 +133,13 @@ impl<V: Virtualization> Target for V {
     // The interrupt command register of a local APIC.
     fn signal(core: u32, interrupt: u32) -> u64 {
         u64::from(core) << 32 | u64::from(interrupt)
+    }
+
+    // INIT, then a start-up at the page of the start-up code (SDM volume 3, 11.6.1).
+    fn take(core: u32) -> [u64; 2] {
+        const ASSERT: u64 = 1 << 14;
+        let to = |mode: u64, vector: u64| u64::from(core) << 32 | ASSERT | mode << 8 | vector;
+        [to(5, 0), to(6, TRAMPOLINE_PA >> 12)]
     }
 
     fn configure(
@@ -287,7 +294,7 @@ fn write(field: u16, value: u64) -> Op {
 
 fn svm(confine: &Confine) -> Confinement {
     let [iopm, msrpm] = confine.traps;
-    Confinement { iopm, msrpm, n_cr3: confine.root, asid: confine.tag }
+    Confinement { iopm, msrpm, n_cr3: confine.root, asid: confine.tag, init: confine.taken }
 }
 
 /// Adds a store into a VMCB, which is zeroed before.
@@ -338,8 +345,13 @@ fn each_port(sandbox: &Sandbox, mut allow: impl FnMut(u16)) {
 mod tests {
     use super::{Confine, Entry64, Op, Svm, Virtualization, Vmx};
 
-    const CONFINE: Confine =
-        Confine { traps: [0x100_0000, 0x100_2000], root: 0x100_3000, tag: 1, ticks: false };
+    const CONFINE: Confine = Confine {
+        traps: [0x100_0000, 0x100_2000],
+        root: 0x100_3000,
+        tag: 1,
+        ticks: false,
+        taken: false,
+    };
     const ENTRY: Entry64 = Entry64 { rip: 0x20_0000, rsp: 0x8000, cr3: 0x2000, gdt: 0x1000 };
 
     #[test]

@@ -23,6 +23,7 @@ pub fn default_actions() -> [Action; KINDS] {
     // Its core does nothing more.
     actions[Kind::Hang as usize] = Action::Stop;
     actions[Kind::Corruption as usize] = Action::Stop;
+    actions[Kind::Monitor as usize] = Action::Stop;
     actions
 }
 
@@ -173,6 +174,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         observe: indices(cx, &item.observe),
         actions,
         watch: super::watch::watch(item),
+        peers: super::peer::peers(cx, item),
         autostart: item.autostart,
         learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {

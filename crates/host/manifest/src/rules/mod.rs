@@ -16,6 +16,7 @@ pub mod memory;
 pub mod monitors;
 pub mod names;
 pub mod pci;
+pub mod peer;
 pub mod rights;
 pub mod watch;
 
@@ -105,6 +106,12 @@ pub const ALL: &[Rule] = &[
     watch::health_corruption,
     watch::watchdog_timer,
     watch::program_watchdog,
+    peer::peer_known,
+    peer::peer_twice,
+    peer::peer_watchdog,
+    peer::peer_time,
+    peer::peer_core,
+    peer::health_monitor,
     monitors::monitors_guest,
     monitors::monitors_right,
     monitors::monitors_line,
@@ -189,6 +196,7 @@ pub const NAMES: &[&str] = &[
     "health-known",
     "health-ladder",
     "health-limit",
+    "health-monitor",
     "health-twice",
     "image-large",
     "irq-twice",
@@ -246,6 +254,11 @@ pub const NAMES: &[&str] = &[
     "pci-twice",
     "pci-unknown",
     "pci-window",
+    "peer-core",
+    "peer-known",
+    "peer-time",
+    "peer-twice",
+    "peer-watchdog",
     "port-emulated",
     "port-twice",
     "program-channel",
@@ -364,6 +377,8 @@ pub struct Context<'a, 't> {
     pub healths: Vec<Item<raw::Health>>,
     /// The alternatives that could be decoded.
     pub alternatives: Vec<Item<raw::Alternative>>,
+    /// The peers that could be decoded.
+    pub peers: Vec<Item<raw::Peer>>,
     /// The programs that could be decoded.
     pub programs: Vec<Item<raw::Program>>,
     /// The threads that could be decoded.
