@@ -1,11 +1,15 @@
-//! Moves its progress words for a while, and stops in a way of its choice. `way=` names it; without one it goes on for
-//! ever. `core=1` lets its second core stop, and the first one go on. In its second life it ends with exit code 0.
+//! Moves its progress words for a while, and stops in a way of its choice. Arguments:
+//!
+//! * `way=` names it; without one it ends after `kicks=` moves;
+//! * `core=1`: its second core stops, and the first one goes on;
+//! * `master=1`: its first function masters the bus, and it tells when that does not any more;
+//! * `lives=2`: its second life is as the first one; without it that ends with exit code 0.
 //!
 //! Each way tries to keep its monitor from getting control. Interrupts are off, or never come. An NMI is not ended. The
 //! interrupt controller is dead. Exits come without a pause.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::{Context, cores, cpu, hypercall, interrupt, println, time, watchdog};
+use bulkhead_sdk::{Context, cores, cpu, hypercall, interrupt, pci, println, time, watchdog};
 use core::arch::asm;
 
 bulkhead_sdk::entry!(guest);
@@ -110,6 +114,18 @@ fn go_on(context: Context, kicks: u32) {
     }
 }
 
+/// Lets a function master the bus, and goes on until somebody has taken that from it.
+fn master(context: Context) {
+    let Some(function) = pci::all(1).next() else { return };
+    let before = function.read(pci::register::COMMAND) & 0xFFFF;
+    function.write(pci::register::COMMAND, before | pci::BUS_MASTER);
+    println!("hang: command {:#x}", function.read(pci::register::COMMAND) & 0xFFFF);
+    while function.read(pci::register::COMMAND) & pci::BUS_MASTER != 0 {
+        go_on(context, 1);
+    }
+    println!("hang: command {:#x}", function.read(pci::register::COMMAND) & 0xFFFF);
+}
+
 /// The second core.
 fn second(context: Context, _: usize) {
     go_on(context, KICKS);
@@ -117,7 +133,7 @@ fn second(context: Context, _: usize) {
 }
 
 fn guest(context: Context) -> u32 {
-    if context.incarnation() > 0 {
+    if context.incarnation() > 0 && context.arg_u64("lives") != Some(2) {
         println!("hang: life {}", context.incarnation());
         return 0;
     }
@@ -126,6 +142,9 @@ fn guest(context: Context) -> u32 {
     if context.info().cores > 1 && !cores::start(context, 1, second) {
         println!("hang: the second core does not start");
         return 1;
+    }
+    if context.arg_u64("master") == Some(1) {
+        master(context);
     }
     if second_stops {
         go_on(context, u32::MAX);
@@ -136,7 +155,7 @@ fn guest(context: Context) -> u32 {
             stop(way)
         }
         None => {
-            go_on(context, 3 * KICKS);
+            go_on(context, context.arg_u64("kicks").map_or(3 * KICKS, |kicks| kicks as u32));
             watchdog::rest(context);
             println!("hang: it has gone on");
             0

@@ -5,7 +5,7 @@
 use super::driver::Job;
 use super::explained;
 use super::mutate::{MUTATIONS, Out, last};
-use super::{ladder, ring, sweep, walk, watchdog};
+use super::{ladder, peer, ring, sweep, walk, watchdog};
 use crate::build;
 use bulkhead_guarantees::{Guarantee, INVARIANTS, Keeper, REGISTER, find};
 use rogue::{Attack, Expect};
@@ -23,9 +23,10 @@ const SOURCES: [&str; 6] = [
 /// Questions of the monitor that are no guarantee: this one makes a core late, to show the effect (`line/late`).
 const SWITCHES: [&str; 1] = ["line-prompt"];
 /// Tests of mutants beside the mutation gate.
-const BESIDE: [(&str, &str); 4] = [
+const BESIDE: [(&str, &str); 5] = [
     ("doorbell-window", ring::MUTANT),
     ("ladder", ladder::MUTANT),
+    ("peer", peer::MUTANT),
     ("sweep", sweep::MUTANT),
     ("watchdog", watchdog::MUTANT),
 ];

@@ -44,6 +44,7 @@ mod need;
 mod net;
 mod oracle;
 mod outside;
+mod peer;
 mod played;
 mod probe;
 mod program_link;
@@ -113,6 +114,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(guarantees::jobs());
     jobs.extend(watchdog::jobs());
     jobs.extend(ladder::jobs());
+    jobs.extend(peer::jobs());
     jobs.extend(sweep::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());

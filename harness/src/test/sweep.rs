@@ -37,7 +37,7 @@ pub fn jobs() -> Vec<Job> {
 
 /// Lists of a baked image for its watchdogs.
 #[derive(Clone, Default)]
-struct Listed {
+pub struct Listed {
     /// The pages of each sandbox.
     pages: Vec<Vec<FixedPage>>,
     /// Bytes of the launch record's copies: destination, place in the image, length.
@@ -47,7 +47,7 @@ struct Listed {
 }
 
 impl Listed {
-    fn of(bytes: &[u8], baked: &Baked) -> Self {
+    pub fn of(bytes: &[u8], baked: &Baked) -> Self {
         let mut listed = Self::default();
         for (index, spaces) in baked.map.spaces.iter().enumerate() {
             let config = Configuration::of(bytes, baked, index).expect("a configuration");
@@ -64,8 +64,14 @@ impl Listed {
     }
 
     /// Physical address behind a monitor's address.
-    fn behind(&self, index: usize, at: u64) -> Option<u64> {
+    pub fn behind(&self, index: usize, at: u64) -> Option<u64> {
         place(&self.spaces[index], at)
+    }
+
+    /// Physical address of a word of a monitor's text that nothing executes in steady state: the boot code has.
+    pub fn text(&self, index: usize) -> Option<u64> {
+        let page = self.pages[index].iter().find(|page| page.at >= MMIO_VA)?;
+        self.behind(index, page.at + 8)
     }
 
     /// Physical address in the image from which a word is copied at each launch.
@@ -214,12 +220,7 @@ fn flipped(
 
 /// A bit of a monitor's own text: it ends for good, and nothing else does.
 fn monitor(bench: &Bench) -> Result<String, String> {
-    let chosen = |listed: &Listed, index: usize| {
-        let page = listed.pages[index].iter().find(|page| page.at >= MMIO_VA)?;
-        // Boot code has run there; nothing of it is executed in steady state.
-        listed.behind(index, page.at + 8)
-    };
-    let seen = flipped(bench, &manifest("restart"), "bare", chosen)?;
+    let seen = flipped(bench, &manifest("restart"), "bare", Listed::text)?;
     let (condition, ..) = found(&seen, "bare")?;
     let s = seen.sandbox("bare")?;
     let right = condition == "monitor-sum" && (s.state, s.restarts) == ("failed", 0);
