@@ -48,6 +48,7 @@ initramfs() { # NAME PROGRAM-OR-ENTRY...
 initramfs test bhattack bhbench bhchannel bhtrue bhview
 initramfs ctl bulkheadctl
 initramfs bench bhbench bhtrue
+initramfs hang bulkheadctl bhtrue "file:/bhhang.ko=$ARTIFACTS/bhhang.ko"
 initramfs probe bulkhead-probe "file:/machine.toml=machines/qemu-q35.toml"
 
 # Drivers and our programs; all else is on the disk.

@@ -46,6 +46,7 @@ pub fn jobs() -> Vec<Job> {
     jobs.push(Job::one("watchdog/never", 120, never));
     jobs.push(Job::one("watchdog/ignored", 120, ignored));
     jobs.push(Job::one("watchdog/program", 120, program));
+    jobs.push(Job::one("watchdog/linux", 300, linux));
     jobs.push(Job::one(MUTANT, 400, mutant));
     jobs
 }
@@ -123,6 +124,33 @@ fn found(seen: &Seen, ways: &[&str]) -> Result<String, String> {
 fn audited(seen: &Seen) -> Result<(), String> {
     let found = &seen.audited()?.report.findings;
     seen.ensure(found.is_empty(), format!("the audit: {found:?}"))
+}
+
+/// A Linux moves its words by `bulkheadctl kick`, until a driver hangs with interrupts off on one of its cores. It is
+/// begun anew, hangs again, and stops. A neighbour goes on.
+fn linux(bench: &Bench) -> Result<String, String> {
+    let commands = "bulkheadctl kick & sleep 1; echo kicking; insmod /bhhang.ko after_ms=1";
+    let job = super::block::script(commands);
+    let watch = "watchdog = \"20 ms\"\nalive = { every = \"400 ms\", first = \"60 s\" }\n";
+    let kernel = "linux-6.12-cloud";
+    let ground = Manifest::new().ends_with(&["ground"]);
+    let ground = ground.linux("ground", kernel, &job, &[0, 1], "256 MiB", 1);
+    let ground = ground.0.replace("artifact:test.cpio", "artifact:hang.cpio") + watch;
+    let steady = format!("{}[[health]]\nsandbox = \"ground\"\non = \"hang\"\n", watched(&every()));
+    let ladder = "ladder = [{ action = \"restart\", at_most = { times = 1, within = \"600 s\" } }, { action = \"stop\" }]\n";
+    let manifest =
+        Manifest(ground).bare("steady", "hang", "kicks=1000000", &[2], "4 MiB", &(steady + ladder));
+    let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(280))?;
+    let s = seen.sandbox("ground")?;
+    let right = (s.state, s.restarts) == ("stopped", 1);
+    seen.ensure(right, format!("it is {} after {} restarts", s.state, s.restarts))?;
+    let hangs = seen.denials.iter().filter(|d| d.kind == "hang").count();
+    let said = seen.serial(1)?;
+    let times = |text: &str| said.matches(text).count();
+    let told = [times("2 cores move their words"), times("bhhang: hangs")];
+    seen.ensure(told == [2, 2] && hangs == 2, format!("{told:?}, {hangs} hangs"))?;
+    seen.undisturbed("steady", &["running"])?;
+    Ok("found twice, begun anew once".into())
 }
 
 /// The second core stops, the first one goes on.

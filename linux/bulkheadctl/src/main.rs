@@ -5,6 +5,7 @@
 
 mod ask;
 mod console;
+mod kick;
 mod load;
 mod machine;
 mod show;
@@ -29,6 +30,7 @@ const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
   consoles FOLDER          a terminal in the folder for each sandbox that this one observes
   load SANDBOX FILE        another program, an ELF file or what `bulkhead pack` made of it; restarts it
   unload SANDBOX           the image's program again; restarts it
+  kick                     moves this sandbox' progress words, until it is told to end
 options:
   --format human | json    how the first four print
   --manifest FILE          what explains denials [default: $BULKHEAD_MANIFEST, else /etc/bulkhead/system.toml]
@@ -95,7 +97,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
     }
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     match words[..] {
-        ["list"]
+        ["list" | "kick"]
         | ["status" | "exits" | "denials", ..]
         | ["stop" | "start" | "restart" | "unload", _]
         | ["load", _, _]
@@ -108,6 +110,9 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
 }
 
 fn run(options: &Options) -> Result<String, Wrong> {
+    if options.words == ["kick"] {
+        return kick::kick();
+    }
     let machine = Machine::open()?;
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     let why = || why::Reader::open(options.manifest.as_deref(), &machine);

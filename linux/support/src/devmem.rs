@@ -200,6 +200,8 @@ pub struct Info {
     pub image: u64,
     /// Ticks of the monitors' clock in a second.
     pub hz: u64,
+    /// Microseconds within which each core is to move its progress word; 0: nobody looks.
+    pub alive: u64,
     /// Channels and observed reports.
     pub windows: Vec<Named>,
     /// Links: channels made at run time.
@@ -238,6 +240,7 @@ impl Info {
             sandboxes: page.names.iter().take(page.sandboxes as usize).map(text).collect(),
             image: page.image,
             hz: page.clock.hz,
+            alive: page.alive,
             windows: fixed.map(named).collect(),
             links: Link::all(&page).collect(),
         })
