@@ -1,4 +1,4 @@
-//! Progress words of this Linux: a thread on each core moves that core's word, so that the watchdog finds a core that
+//! Progress words of this Linux: a thread on each core moves the word of that core. So the watchdog finds a core that
 //! schedules nothing any more.
 
 use crate::Wrong;
