@@ -59,6 +59,12 @@ impl Cores {
         }
     }
 
+    /// Address of the state of the core with this index, if it has run.
+    #[must_use]
+    pub fn state_of(&self, index: u32) -> Option<usize> {
+        self.cores.iter().find(|core| core.index == Some(index)).map(|core| core.cpu)
+    }
+
     /// Index and counters of the running core; a core that was not identified
     /// has an index from 1000 on.
     #[must_use]

@@ -22,6 +22,10 @@
 //! a guest can tell which of its operations reached it. A block is translated whole, so instructions behind one that
 //! faults count, too: monitors don't fault.
 //!
+//! With `control=SOCKET` it counts for stops only. It connects to the socket and stops the machine at instructions that
+//! the other end names. `control` has the reasons, `strike` the commands. After `at NUMBER CORE ADDRESS CR3` the
+//! machine stands until `go`.
+//!
 //! Lines, by `kind`:
 //!
 //! * `vcpu`: the counters at the time of writing;
@@ -33,6 +37,8 @@
 //! * `end`.
 
 pub mod batch;
+#[cfg(not(test))]
+mod control;
 pub mod cores;
 pub mod gather;
 pub mod options;
@@ -40,3 +46,4 @@ pub mod options;
 #[cfg(not(test))]
 mod shell;
 pub mod stats;
+pub mod strike;

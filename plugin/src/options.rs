@@ -32,6 +32,8 @@ pub struct Options {
     pub words: Vec<u64>,
     /// Text with a record of its translation, and the record's file.
     pub cover: Vec<Cover>,
+    /// Socket of the process that stops the machine.
+    pub control: Option<String>,
     /// Answer of QEMU's VMware port: TSC in kHz, local timer in Hz.
     pub clocks: Option<(u64, u64)>,
 }
@@ -50,17 +52,21 @@ impl Options {
                 "watch" => options.watch(value)?,
                 "words" => options.words(value)?,
                 "cover" => options.cover(value)?,
+                "control" => options.control = Some(value.to_owned()),
                 "clocks" => options.clocks = Some(pair(value)?),
                 _ => return Err(format!("unknown argument {argument:?}")),
             }
         }
-        if options.out.is_empty() {
+        if options.out.is_empty() && options.control.is_none() {
             return Err("out=FILE is missing".into());
         }
         let counts =
             !(options.ranges.is_empty() && options.watch.is_empty() && options.words.is_empty());
         if options.ram.is_none() && (counts || !options.cover.is_empty()) {
             return Err("range, watch, words and cover need ram=FILE".into());
+        }
+        if options.control.is_some() && (counts || !options.cover.is_empty()) {
+            return Err("a machine that is stopped counts and covers nothing".into());
         }
         if counts && !options.cover.is_empty() {
             return Err("where text is covered, nothing is counted".into());
@@ -184,6 +190,7 @@ mod tests {
             &["out=o", "words=1:2"],
             &["out=o", "ram=r", "words=1"],
             &["out=o", "cover=1-2@3:f"],
+            &["control=s", "ram=r", "range=a:1-2"],
             &["out=o", "ram=r", "cover=2-2@3:f"],
             &["out=o", "ram=r", "cover=1-2@3:"],
         ] {

@@ -13,6 +13,7 @@
 //!   helpers load descriptors, which every core does on its way into protected mode.
 
 use crate::batch;
+use crate::control::{self, Control};
 use crate::cores::Cores;
 use crate::gather::{CLASSES, Counters, Facts, Gathered};
 use crate::options::Options;
@@ -54,9 +55,12 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 /// The plugin.
-struct Plugin {
+pub struct Plugin {
     options: Options,
-    rax: OnceLock<Handle>,
+    /// RAX and CR3.
+    registers: OnceLock<[Handle; 2]>,
+    /// Where the machine is stopped.
+    pub control: Option<Control>,
     /// Files of [`Options::cover`].
     covered: Vec<Option<File>>,
     /// Where QEMU has mapped the RAM file: virtual range, file offset.
@@ -71,7 +75,7 @@ struct State {
     gathered: Gathered,
 }
 
-static PLUGIN: OnceLock<Plugin> = OnceLock::new();
+pub static PLUGIN: OnceLock<Plugin> = OnceLock::new();
 
 /// Counts a batch: instructions in the upper bits of the user data, the class's
 /// offset in `COUNTS` in the low byte.
@@ -163,10 +167,22 @@ impl State {
 
 impl Plugin {
     /// RAX of the core that is executing a callback with register access.
-    fn rax(&self) -> u64 {
-        let Some(handle) = self.rax.get() else {
+    pub fn rax(&self) -> u64 {
+        self.register(0)
+    }
+
+    /// Its CR3.
+    pub fn cr3(&self) -> u64 {
+        self.register(1)
+    }
+
+    fn register(&self, which: usize) -> u64 {
+        let Some(handle) = self.registers.get().map(|all| all[which]) else {
             return 0;
         };
+        if handle.0.is_null() {
+            return 0;
+        }
         // SAFETY: a fresh GByteArray is handed in and freed here; the callback was
         // registered with QEMU_PLUGIN_CB_R_REGS; `data` has `len` bytes.
         unsafe {
@@ -285,7 +301,7 @@ fn mapping(line: &str) -> Option<(u64, u64, u64)> {
 
 extern "C" fn on_vcpu(_: sys::qemu_plugin_id_t, _: c_uint) {
     let Some(plugin) = PLUGIN.get() else { return };
-    plugin.rax.get_or_init(|| {
+    plugin.registers.get_or_init(|| {
         // SAFETY: called from a vCPU's init callback as QEMU asks; the array has
         // `len` descriptors, and their handles outlive it.
         unsafe {
@@ -294,10 +310,13 @@ extern "C" fn on_vcpu(_: sys::qemu_plugin_id_t, _: c_uint) {
                 (*array).data.cast::<sys::qemu_plugin_reg_descriptor>(),
                 (*array).len as usize,
             );
-            let rax = descriptors.iter().find(|d| CStr::from_ptr(d.name) == c"rax");
-            let handle = rax.map_or(std::ptr::null_mut(), |d| d.handle);
+            let named = |name: &CStr| {
+                let found = descriptors.iter().find(|d| CStr::from_ptr(d.name) == name);
+                Handle(found.map_or(std::ptr::null_mut(), |d| d.handle))
+            };
+            let handles = [named(c"rax"), named(c"cr3")];
             g_array_free(array, 1);
-            Handle(handle)
+            handles
         }
     });
 }
@@ -358,6 +377,13 @@ extern "C" fn on_translate(_: sys::qemu_plugin_id_t, tb: *mut sys::qemu_plugin_t
         // SAFETY: `n` is below the number of instructions.
         .map(|n| Instruction::of(plugin, unsafe { sys::qemu_plugin_tb_get_insn(tb, n) }))
         .collect();
+    if let Some(control) = &plugin.control {
+        let block: Vec<_> = block
+            .iter()
+            .map(|i| control::Instruction { handle: i.handle, text: i.text(), pa: i.physical })
+            .collect();
+        return control::translate(control, &block);
+    }
     if !plugin.options.cover.is_empty() {
         let placed = block.iter().filter_map(|insn| Some((insn.physical?, insn.len)));
         placed.for_each(|(pa, len)| plugin.cover(pa, len));
@@ -431,6 +457,7 @@ extern "C" fn on_exit(_: sys::qemu_plugin_id_t, _: *mut c_void) {
     // The cores' progress while QEMU stops differs from run to run, so the state at a DUMP marker is the one to keep.
     if let Some(plugin) = PLUGIN.get()
         && plugin.options.cover.is_empty()
+        && plugin.control.is_none()
         && !plugin.dumped.load(Relaxed)
     {
         plugin.write();
@@ -452,11 +479,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
         // SAFETY: `n` is below `argc`, see above; QEMU keeps the strings.
         unsafe { CStr::from_ptr(*argv.add(n)) }.to_str().unwrap_or("")
     });
-    match Options::parse(arguments) {
-        Ok(options) => {
-            install(id, options);
-            0
-        }
+    match Options::parse(arguments).and_then(|options| install(id, options)) {
+        Ok(()) => 0,
         Err(error) => {
             eprintln!("bulkhead plugin: {error}");
             1
@@ -470,12 +494,15 @@ fn empty(path: &str) -> Option<File> {
     file.map_err(|error| eprintln!("bulkhead plugin: {path}: {error}")).ok()
 }
 
-fn install(id: sys::qemu_plugin_id_t, options: Options) {
+fn install(id: sys::qemu_plugin_id_t, options: Options) -> Result<(), String> {
+    let connect = |path: &String| Control::new(path).map_err(|error| format!("{path}: {error}"));
+    let control = options.control.as_ref().map(connect).transpose()?;
     let state = State { cores: Cores::default(), gathered: Gathered::new(options.names.clone()) };
     let _ = PLUGIN.set(Plugin {
         covered: options.cover.iter().map(|cover| empty(&cover.file)).collect(),
         options,
-        rax: OnceLock::new(),
+        registers: OnceLock::new(),
+        control,
         ram: OnceLock::new(),
         state: Mutex::new(state),
         dumped: AtomicBool::new(false),
@@ -486,4 +513,5 @@ fn install(id: sys::qemu_plugin_id_t, options: Options) {
         sys::qemu_plugin_register_vcpu_tb_trans_cb(id, Some(on_translate));
         sys::qemu_plugin_register_atexit_cb(id, Some(on_exit), std::ptr::null_mut());
     }
+    Ok(())
 }

@@ -94,6 +94,8 @@ pub struct Plugin {
     pub words: Vec<(u64, usize)>,
     /// Texts to be covered; then nothing is counted.
     pub cover: Vec<Cover>,
+    /// Socket of a process that stops the machine at instructions; then nothing is counted or covered.
+    pub control: Option<PathBuf>,
     /// Answers of QEMU's VMware port about clocks: TSC in kHz, local timer in Hz. For baselines; the CPU needs
     /// `tsc-frequency` too.
     pub clocks: Option<(u64, u64)>,
@@ -304,6 +306,9 @@ impl Machine {
         }
         for Cover { text: (start, end), news, file } in &plugin.cover {
             let _ = write!(text, ",cover={start:#x}-{end:#x}@{news:#x}:{}", file.display());
+        }
+        if let Some(control) = &plugin.control {
+            let _ = write!(text, ",control={}", control.display());
         }
         if let Some((tsc_khz, timer_hz)) = plugin.clocks {
             let _ = write!(text, ",clocks={tsc_khz}:{timer_hz}");
