@@ -19,7 +19,7 @@ pub use build::{build, iso};
 pub use console::Log;
 pub use intact::Program;
 pub use load::Load;
-pub use machine::machine;
+pub use machine::{emulated, machine};
 pub use promises::judge;
 pub use system::{Event, Options, Outcome, Spoil, run};
 pub use trace::{Readers, Traced, attached};

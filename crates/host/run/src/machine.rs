@@ -1,8 +1,9 @@
 //! The emulated machine that a description describes.
 
-use bulkhead_plan::{Drive, Machine as Description};
-use bulkhead_qemu::Machine;
-use std::path::PathBuf;
+use crate::arch;
+use bulkhead_plan::{Drive, Machine as Description, Plan};
+use bulkhead_qemu::{Machine, Time};
+use std::path::{Path, PathBuf};
 
 /// Size of a drive without a file.
 const EMPTY: u64 = 64 << 20;
@@ -35,6 +36,16 @@ pub fn machine(description: &Description, drives: &[Drive], dir: impl Into<PathB
         machine.args.extend(["-netdev".to_owned(), format!("user,id={name}")]);
     }
     machine.memory = description.ram_size();
+    machine
+}
+
+/// Returns the machine for a system, with the cores that it uses and its serial ports; nothing boots there yet.
+#[must_use]
+pub fn emulated(plan: &Plan, time: Time, terminal: bool, dir: &Path) -> Machine {
+    let mut machine = machine(&plan.machine, &plan.drives, dir);
+    machine.cores = plan.sandboxes.iter().flat_map(|s| &s.cores).max().map_or(1, |core| core + 1);
+    machine.time = time;
+    machine.serials = arch::of(plan.machine.arch).serials(plan, terminal);
     machine
 }
 

@@ -283,15 +283,13 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
         }
     }
 
-    let mut machine = crate::machine(&plan.machine, &plan.drives, &options.dir);
+    let mut machine = crate::emulated(plan, options.time, options.terminal, &options.dir);
     if let Some(cpu) = &options.cpu {
         machine.cpu.clone_from(cpu);
     }
     machine.args.extend(options.qemu.iter().cloned());
     machine.cores = options.cores.unwrap_or(used);
     machine.memory = options.memory.unwrap_or(machine.memory);
-    machine.time = options.time;
-    machine.serials = arch::of(plan.machine.arch).serials(plan, options.terminal);
     match &options.iso {
         None => machine.kernel = Some(image),
         Some(firmware) => {
