@@ -2,6 +2,7 @@
 //! hands over to them. A command prints its result on standard output and its complaints on standard error. Its exit
 //! status is 0, 1 (the manifest or the run is not right) or 2 (the command line is not).
 
+mod campaign_picture;
 mod cmd;
 mod denied;
 mod interrupt;
@@ -39,6 +40,7 @@ enum Command {
     Sched(cmd::sched::Arguments),
     Trace(cmd::trace::Arguments),
     Audit(cmd::audit::Arguments),
+    Inject(cmd::inject::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -54,5 +56,6 @@ fn main() -> ExitCode {
         Command::Sched(arguments) => cmd::sched::run(&arguments),
         Command::Trace(arguments) => cmd::trace::run(&arguments),
         Command::Audit(arguments) => cmd::audit::run(&arguments),
+        Command::Inject(arguments) => cmd::inject::run(&arguments),
     }
 }

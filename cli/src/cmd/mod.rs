@@ -5,6 +5,7 @@ pub mod build;
 pub mod check;
 pub mod exits;
 pub mod explain;
+pub mod inject;
 pub mod pack;
 pub mod plan;
 pub mod run;

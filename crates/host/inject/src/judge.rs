@@ -1,0 +1,287 @@
+//! Classes of faulted runs, by all that was seen of them. Nothing is harm because it came later or in another order: a
+//! restart changes how cores take turns in the emulator. Harm to another sandbox is
+//!
+//! * other words of it, another end, another life, another record, or an exit of another cause;
+//! * another byte in a page that is steady in the golden run: its guest's, its monitor's, the machine's.
+//!
+//! A guest that checks itself, as `guests/duty` does, so tells of pages that are not steady. Whole memories at the end
+//! say nothing: most of what differs does so because of time.
+
+use crate::System;
+use crate::golden::Golden;
+use crate::pages::{Owner, Page, Told};
+use crate::watch::{Deeds, Record};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Class of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Nothing differs.
+    NoEffect,
+    /// The target does something else, and nothing has found it.
+    Unnoticed,
+    /// A record tells of it; the service was not right again at the end.
+    Caught,
+    /// It was caught, and the service is right again.
+    Recovered,
+    /// The target does not run any more.
+    Stopped,
+    /// Another sandbox, or the machine, has noticed.
+    Harm,
+}
+
+/// All of them, with their names.
+pub const CLASSES: [(Class, &str); 6] = [
+    (Class::NoEffect, "no effect"),
+    (Class::Unnoticed, "unnoticed"),
+    (Class::Caught, "caught"),
+    (Class::Recovered, "recovered"),
+    (Class::Stopped, "stopped"),
+    (Class::Harm, "harm"),
+];
+
+impl Class {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        CLASSES.iter().find(|(class, _)| *class == self).map_or("?", |(_, name)| name)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Things that the judge looks at. A test takes each away and sees that a breach goes unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judge {
+    /// Words, ends, lives and records of other sandboxes.
+    pub deeds: bool,
+    /// Pages that are steady.
+    pub pages: bool,
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        Self { deeds: true, pages: true }
+    }
+}
+
+/// Everything that was seen of a run.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// The fault was struck.
+    pub struck: bool,
+    /// The emulator has ended by itself.
+    pub ended: bool,
+    /// By sandbox.
+    pub deeds: Vec<Deeds>,
+    /// Steady pages that have other bytes.
+    pub changed: Vec<Page>,
+    /// The fault is in the target's own monitor.
+    pub apart: bool,
+    /// When the fault was struck, ns.
+    pub at_ns: u64,
+    /// The target's first record since, and its time, ns.
+    pub record: Option<(Record, u64)>,
+    /// When the target's service was right again, ns.
+    pub right_ns: Option<u64>,
+}
+
+/// The judgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The class.
+    pub class: Class,
+    /// Condition of the record that tells of it.
+    pub by: String,
+    /// Nanoseconds from the fault to the record.
+    pub after_ns: Option<u64>,
+    /// Nanoseconds from the fault to the service being right again.
+    pub right_ns: Option<u64>,
+    /// The harm, in words.
+    pub harm: String,
+}
+
+impl Judge {
+    /// Judges a run.
+    #[must_use]
+    pub fn verdict(&self, system: &System, golden: &Golden, seen: &Seen) -> Verdict {
+        let (by, after_ns) = match &seen.record {
+            Some((record, ns)) => {
+                (record.condition.to_owned(), Some(ns.saturating_sub(seen.at_ns)))
+            }
+            None => (String::new(), None),
+        };
+        let harm = self.harm(system, golden, seen);
+        let right = seen.right_ns.map(|ns| ns.saturating_sub(seen.at_ns));
+        let class = match harm {
+            Some(_) => Class::Harm,
+            None => target(
+                &golden.deeds[system.target],
+                seen.deeds.get(system.target),
+                seen.record.is_some(),
+                right.is_some(),
+            ),
+        };
+        let right_ns = right.filter(|_| class == Class::Recovered);
+        Verdict { class, by, after_ns, right_ns, harm: harm.unwrap_or_default() }
+    }
+
+    fn harm(&self, system: &System, golden: &Golden, seen: &Seen) -> Option<String> {
+        if seen.ended {
+            return Some("the machine has ended".into());
+        }
+        let deeds = || {
+            system.others().find_map(|index| {
+                let what = differs(&golden.deeds[index], seen.deeds.get(index)?)?;
+                Some(format!("{}: {what}", system.baked.plan.sandboxes[index].name))
+            })
+        };
+        let own = |page: &&Page| {
+            seen.apart && matches!(page.owner, Owner::Monitor(index, _) if index == system.target)
+        };
+        let pages = || {
+            let page = seen.changed.iter().find(|page| !own(page))?;
+            Some(Told(system, page).to_string())
+        };
+        let deeds = self.deeds.then(deeds).flatten();
+        deeds.or_else(|| self.pages.then(pages).flatten())
+    }
+}
+
+/// The first thing in which a sandbox that no fault strikes differs.
+fn differs(golden: &Deeds, seen: &Deeds) -> Option<String> {
+    let new = |all: &BTreeMap<&'static str, u64>| {
+        all.iter().find(|(name, count)| golden.records.get(*name) != Some(count)).map(|all| *all.0)
+    };
+    if let Some(condition) = new(&seen.records) {
+        return Some(format!("a record of {condition}"));
+    }
+    if seen.lives != golden.lives || seen.answers != golden.answers {
+        return Some(format!("{} lives, not {}", seen.lives + 1, golden.lives + 1));
+    }
+    if seen.console != golden.console {
+        let (is, was) = (seen.console.lines(), golden.console.lines());
+        let said = is.zip(was).find(|(is, was)| is != was).map(|(is, _)| is);
+        return Some(match said {
+            Some(line) => format!("it says {line:?}"),
+            None => "it says less or more".into(),
+        });
+    }
+    if (seen.state, seen.exit_code) != (golden.state, golden.exit_code) {
+        return Some(format!("{} {:?}", seen.state, seen.exit_code));
+    }
+    let cause = seen.causes.difference(&golden.causes).next()?;
+    Some(format!("an exit of cause {cause}"))
+}
+
+/// Class of a run that has harmed nobody, by its target.
+fn target(golden: &Deeds, seen: Option<&Deeds>, recorded: bool, right: bool) -> Class {
+    let Some(seen) = seen else { return Class::Stopped };
+    let over = ["stopped", "failed", "exited"];
+    if over.contains(&seen.state) && !over.contains(&golden.state) {
+        return Class::Stopped;
+    }
+    if seen.lives != golden.lives || seen.answers != golden.answers {
+        return if right { Class::Recovered } else { Class::Caught };
+    }
+    match recorded {
+        true => Class::Caught,
+        false if alike(&golden.console, &seen.console) => Class::NoEffect,
+        false => Class::Unnoticed,
+    }
+}
+
+/// Lines that one run may have said at its end, and the other was about to.
+const BEHIND: usize = 1;
+
+/// Tells if two consoles say alike things, of which one may be a little ahead.
+fn alike(golden: &str, seen: &str) -> bool {
+    let (golden, seen): (Vec<&str>, Vec<&str>) = (golden.lines().collect(), seen.lines().collect());
+    let both = golden.len().min(seen.len());
+    golden[..both] == seen[..both] && golden.len().abs_diff(seen.len()) <= BEHIND
+}
+
+/// A guest's service, by a golden run: lines that it says again and again, and the line that begins each life.
+#[derive(Clone, Debug, Default)]
+pub struct Service {
+    first: String,
+    again: Vec<String>,
+}
+
+impl Service {
+    /// By the console of a golden run.
+    #[must_use]
+    pub fn of(console: &str) -> Self {
+        let mut count = BTreeMap::new();
+        console.lines().for_each(|line| *count.entry(line).or_insert(0) += 1);
+        let again = count.iter().filter(|(_, n)| **n > 1).map(|(line, _)| (*line).to_owned());
+        Self {
+            first: console.lines().next().unwrap_or_default().to_owned(),
+            again: again.collect(),
+        }
+    }
+
+    /// Tells if a life serves that began in this part of a console.
+    #[must_use]
+    pub fn is_right(&self, console: &str) -> bool {
+        let lines: Vec<&str> = console.lines().collect();
+        let Some(begins) = lines.iter().rposition(|line| *line == self.first) else { return false };
+        lines[begins..].iter().any(|line| self.again.iter().any(|again| again == line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn duty() -> Deeds {
+        Deeds { state: "running", console: "begins\nright\nright\n".into(), ..Deeds::default() }
+    }
+
+    #[test]
+    fn a_sandbox_that_does_anything_else_is_harmed() {
+        assert_eq!(differs(&duty(), &duty()), None);
+        let others: [Deeds; 6] = [
+            Deeds { console: "begins\nright\n".into(), ..duty() },
+            Deeds { console: "begins\nright\nwrong\n".into(), ..duty() },
+            Deeds { lives: 1, ..duty() },
+            Deeds { records: [("hang", 1)].into(), ..duty() },
+            Deeds { state: "stopped", ..duty() },
+            Deeds { causes: ["nmi"].into(), ..duty() },
+        ];
+        for other in others {
+            assert!(differs(&duty(), &other).is_some(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_target_decides_the_class_of_a_run_without_harm() {
+        let restarted = Deeds { lives: 1, ..duty() };
+        let class = |deeds: &Deeds, recorded, right| target(&duty(), Some(deeds), recorded, right);
+        assert_eq!(class(&duty(), false, false), Class::NoEffect);
+        assert_eq!(class(&duty(), true, false), Class::Caught);
+        assert_eq!(class(&restarted, true, true), Class::Recovered);
+        assert_eq!(class(&restarted, true, false), Class::Caught);
+        assert_eq!(class(&Deeds { state: "failed", ..duty() }, true, false), Class::Stopped);
+        let wrong = Deeds { console: "begins\nright\nwrong\n".into(), ..duty() };
+        assert_eq!(class(&wrong, false, false), Class::Unnoticed);
+        let behind = Deeds { console: "begins\nright\n".into(), ..duty() };
+        assert_eq!(class(&behind, false, false), Class::NoEffect);
+        let hangs = Deeds { console: "begins\n".into(), ..duty() };
+        assert_eq!(class(&hangs, false, false), Class::Unnoticed);
+    }
+
+    #[test]
+    fn a_service_is_right_in_the_life_that_says_so() {
+        let service = Service::of("begins\nright\nright\n");
+        assert!(service.is_right("begins\nright\n"));
+        assert!(!service.is_right("begins\nright\nwrong\nbegins\n"));
+        assert!(service.is_right("begins\nwrong\nbegins\nright\n"));
+        assert!(!service.is_right("right\nright\n"));
+    }
+}

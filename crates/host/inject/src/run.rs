@@ -1,0 +1,218 @@
+//! One run with a fault, from the machine's start to the verdict.
+
+use crate::judge::{Class, Judge, Seen, Service, Verdict};
+use crate::stand::{Came, Stop};
+use crate::strike::{self, Place};
+use crate::watch::Watch;
+use crate::{Fault, Golden, Result, Row, Stand, System, pages};
+use std::path::Path;
+use std::time::Instant;
+
+/// Longest run, in times of the golden one.
+const LONGEST: u64 = 2;
+/// Looks in the time of the golden run, at least and at most.
+const LOOKS: (u64, u64) = (48, 192);
+
+/// Strikes in place of a fault: for tests.
+pub type Plant<'a> = &'a dyn Fn(&System, &mut Stand) -> Result<()>;
+
+/// Strikes a fault and judges what comes of it.
+///
+/// # Errors
+/// The emulator, before it ran; a fault without a place.
+pub fn run(
+    system: &System,
+    golden: &Golden,
+    fault: &Fault,
+    judge: Judge,
+    dir: &Path,
+) -> Result<Row> {
+    let begun = Instant::now();
+    let mut stand = Stand::start(system, dir)?;
+    let (came, place) = strike::strike(system, &mut stand, fault, golden.end - golden.begin)?;
+    let seen = watch(system, golden, &mut stand, came, place.is_some())?;
+    let seen = Seen { apart: fault.kind.is_apart(), ..seen };
+    let verdict = judge.verdict(system, golden, &seen);
+    let wall_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(row(system, fault, came, place, verdict, wall_ms))
+}
+
+/// Does what a test wants at an instant, and judges what comes of it as a fault in the target.
+///
+/// # Errors
+/// The emulator.
+pub fn planted(
+    system: &System,
+    golden: &Golden,
+    stop: Stop,
+    plant: Plant,
+    judges: &[Judge],
+    dir: &Path,
+) -> Result<Vec<Verdict>> {
+    let mut stand = Stand::start(system, dir)?;
+    let came = stand.go(stop)?;
+    plant(system, &mut stand)?;
+    let seen = watch(system, golden, &mut stand, came, true)?;
+    Ok(judges.iter().map(|judge| judge.verdict(system, golden, &seen)).collect())
+}
+
+fn row(
+    system: &System,
+    fault: &Fault,
+    came: Came,
+    place: Option<Place>,
+    verdict: Verdict,
+    wall_ms: u64,
+) -> Row {
+    let place = place.unwrap_or_else(|| Place {
+        what: "not reached".into(),
+        detail: "the core did not come there".into(),
+    });
+    Row {
+        id: fault.id,
+        kind: fault.kind.name().into(),
+        place: place.what,
+        apart: fault.kind.is_apart(),
+        sandbox: system.struck().name.clone(),
+        core: system.struck().cores[fault.core] as u64,
+        instant: came.at().map_or(fault.at, |at| at.number),
+        detail: place.detail,
+        class: verdict.class.name().into(),
+        caught_by: verdict.by,
+        after_ns: verdict.after_ns,
+        right_ns: verdict.right_ns,
+        harm: verdict.harm,
+        wall_ms,
+    }
+}
+
+/// The last life of the target that has begun since the fault.
+#[derive(Default)]
+struct Life {
+    /// Lives at the last look.
+    lives: Option<u64>,
+    /// Bytes of the console at that look.
+    read: usize,
+    /// Where the part of the console begins in which this life did.
+    from: Option<usize>,
+    /// When it was seen to serve, ns.
+    right_ns: Option<u64>,
+}
+
+impl Life {
+    fn look(&mut self, service: &Service, lives: u64, console: &str, now: u64) {
+        if self.lives.is_some_and(|before| lives > before) {
+            (self.from, self.right_ns) = (Some(self.read), None);
+        }
+        (self.lives, self.read) = (Some(lives), console.len());
+        let serves = self.from.is_some_and(|from| service.is_right(&console[from..]));
+        if serves && self.right_ns.is_none() {
+            self.right_ns = Some(now);
+        }
+    }
+}
+
+/// Instructions from a look to the next. A core that spins has many in a short time.
+struct Pace {
+    step: u64,
+    /// Time of the golden run, ns.
+    span: u64,
+}
+
+impl Pace {
+    /// Changes the step if so many nanoseconds are too few, or too many.
+    fn keep(&mut self, ns: u64) {
+        if ns * LOOKS.1 < self.span {
+            self.step *= 2;
+        } else if ns * LOOKS.0 > self.span {
+            self.step = (self.step / 2).max(1);
+        }
+    }
+}
+
+/// Watches a machine behind its fault, to its end.
+fn watch(
+    system: &System,
+    golden: &Golden,
+    stand: &mut Stand,
+    mut came: Came,
+    struck: bool,
+) -> Result<Seen> {
+    let mut watch = Watch::new(system);
+    let service = Service::of(&golden.deeds[system.target].console);
+    let ends = system.ends();
+    let (began, ended) = golden.span();
+    let span = ended - began;
+    let mut pace = Pace { step: golden.step, span };
+    let mut seen = Seen { struck, ..Seen::default() };
+    let mut life = Life::default();
+    if let Came::At(at) = came {
+        seen.at_ns = golden.clock.now(stand, golden.before(at.number))?;
+    }
+    let mut before_ns = seen.at_ns;
+    while let Came::At(at) = came {
+        watch.look(stand)?;
+        let now = golden.clock.now(stand, before_ns)?;
+        life.look(&service, watch.lives(system.target), watch.console(system.target), now);
+        let over = match ends[..] {
+            [] => now >= ended,
+            _ => watch.have_ended(&ends),
+        };
+        if over || now >= began + LONGEST * span {
+            break;
+        }
+        pace.keep(now - before_ns);
+        before_ns = now;
+        came = stand.go(Stop::any(at.number + pace.step))?;
+    }
+    seen.ended = came == Came::Ended;
+    if !seen.ended {
+        watch.look(stand)?;
+        seen.changed = pages::changed(&golden.steady, stand.ram())?;
+    }
+    seen.right_ns = life.right_ns;
+    let clock = &golden.clock;
+    let since = |ticks: u64| clock.of_ticks(ticks) >= seen.at_ns;
+    seen.record = watch.record_since(since).map(|record| (record, clock.of_ticks(record.ticks)));
+    seen.deeds = watch.deeds();
+    Ok(seen)
+}
+
+/// Tells if a class is one of a sound run: the service was right to the end, or is again.
+#[must_use]
+pub const fn is_sound(class: Class) -> bool {
+    matches!(class, Class::NoEffect | Class::Recovered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_is_right_when_it_serves_and_not_by_words_of_the_one_before() {
+        let service = Service::of("begins\nright\nright\n");
+        let mut life = Life::default();
+        let mut console = String::from("begins\nright\n");
+        life.look(&service, 0, &console, 1);
+        life.look(&service, 1, &console, 2);
+        assert_eq!(life.right_ns, None);
+        console += "begins\n";
+        life.look(&service, 1, &console, 3);
+        console += "right\n";
+        life.look(&service, 1, &console, 4);
+        assert_eq!(life.right_ns, Some(4));
+        life.look(&service, 2, &console, 5);
+        assert_eq!(life.right_ns, None);
+    }
+
+    #[test]
+    fn looks_keep_pace_with_time() {
+        let mut pace = Pace { step: 100, span: 48_000 };
+        pace.keep(10);
+        assert_eq!(pace.step, 200);
+        pace.keep(1_001);
+        assert_eq!(pace.step, 100);
+        pace.keep(500);
+        assert_eq!(pace.step, 100);
+    }
+}
