@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build artifacts run test test-fresh soak bench fuzz miri doc clean distclean
+.PHONY: help setup build artifacts run test test-fresh soak campaign bench fuzz miri doc clean distclean
 
 # The pinned toolchain comes first, whatever else the machine has (tools/lib.sh).
 CHANNEL := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -42,6 +42,9 @@ soak: build ## jobs that `make test` leaves out, rogues at channels, floods, a m
 	@SOAK=1 $(HARNESS) test --filter sched/played
 	@SOAK=1 $(HARNESS) test --filter fuzz/planted
 	@SOAK=1 $(HARNESS) test --filter fuzz/machine
+
+campaign: build ## 20,000 faults, one a run; goes on where it was left; CAMPAIGN="--shard 3/64" for a part
+	@$(BULKHEAD) inject tests/inject/pair.toml --faults 20000 -o target/campaign.db --svg target/campaign.svg $(CAMPAIGN)
 
 bench: build ## measure in deterministic virtual time; target/bench/results.json
 	@$(HARNESS) bench

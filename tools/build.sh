@@ -63,5 +63,8 @@ cargo build --locked -q --target $BARE --profile guest -p bulkhead-program-c
 for main in programs/*/main.c; do
     program/c/build.sh "$ARTIFACTS/program-$(basename "$(dirname "$main")")" "$main" "$OUT/guest/libbulkhead_program_c.a"
 done
+say "building QEMU's plugin"
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/plugin cargo build --locked -q --release --manifest-path plugin/Cargo.toml
+cp "${CARGO_TARGET_DIR:-target}/plugin/release/libbulkhead_plugin.so" "$ARTIFACTS/plugin.so"
 say "building the command and the measuring harness"
 cargo build --locked -q --release -p bulkhead -p bulkhead-harness

@@ -10,6 +10,7 @@ mod channel;
 mod exits;
 mod figure;
 mod flight;
+mod inject;
 mod io;
 mod isolation;
 mod kernel;
@@ -182,7 +183,8 @@ const LONG: &[Part] = &[
 ];
 
 /// Measured natively, when all others are done: they need the machine for themselves.
-const ALONE: [Part; 1] = [part(&channel::ROWS, channel::native)];
+const ALONE: [Part; 2] =
+    [part(&channel::ROWS, channel::native), part(&["inject.harm", "inject.rate"], inject::rows)];
 
 /// Prefix of rows that stand beside those named without it.
 const PEER: &str = "peer.";

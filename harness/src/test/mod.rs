@@ -29,6 +29,7 @@ mod gate;
 mod guarantees;
 mod guest;
 mod host;
+mod inject;
 mod integrity;
 mod kernel;
 mod ladder;
@@ -76,6 +77,7 @@ use driver::Job;
 /// Every job: the long ones first, so that none is left over at the end.
 fn jobs() -> Vec<Job> {
     let mut jobs = host::jobs();
+    jobs.extend(inject::jobs());
     jobs.extend(need::jobs());
     jobs.extend(verify::jobs());
     jobs.extend(book::jobs());
