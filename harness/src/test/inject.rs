@@ -95,8 +95,9 @@ const BREACHES: [Breach; 11] = [
         let root = came.at().map_or(0, |at| at.root) & !(PAGE - 1);
         stand.flip(ram(system) + root, 0)
     }),
+    // The SDK takes one below 32 for an exception.
     ("an interrupt that the witness does not wait for", (true, false), |system, stand| {
-        stand.interrupt(system.baked.plan.sandboxes[WITNESS].core_ids[0], 0x50)
+        stand.interrupt(system.baked.plan.sandboxes[WITNESS].core_ids[0], 0x14)
     }),
     ("the configuration of the witness' monitor", (false, true), |system, stand| {
         stand.flip(part(system, "configuration, launch record") + PAGE - 9, 2)
