@@ -1,0 +1,130 @@
+//! When a copy is begun anew.
+
+use crate::vote::Finding;
+
+/// One copy, in the care of its voter.
+///
+/// A copy that is outvoted is begun anew at once, and then has `grace` releases to agree again. A copy whose monitor
+/// has already begun it anew has them, too. Where no majority tells right from wrong, nobody is to blame yet: claims
+/// of healthy copies meet again at the next release ([`crate::start`]). Copies that go on to disagree all begin anew.
+#[derive(Clone, Copy, Debug)]
+pub struct Patient {
+    grace: u64,
+    /// Number of its life, as last seen.
+    life: u64,
+    /// First release that it was outvoted at, since it last agreed.
+    since: Option<u64>,
+    /// No request before this release.
+    patience: u64,
+}
+
+/// News of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Nothing has changed.
+    Nothing,
+    /// It is outvoted for the first time since it last agreed.
+    Outvoted,
+    /// It agrees again, so many releases later.
+    Back(u64),
+}
+
+impl Patient {
+    /// Takes a copy into care, at a release, in a life; it has `grace` releases to come up.
+    #[must_use]
+    pub const fn new(grace: u64, release: u64, life: u64) -> Self {
+        Self { grace, life, since: None, patience: release.saturating_add(grace) }
+    }
+
+    /// Takes a vote's finding. `life` is asked only of a copy that does not agree. True: begin it anew.
+    #[must_use]
+    pub fn look(&mut self, release: u64, found: Finding, life: impl FnOnce() -> u64) -> (News, bool) {
+        if found == Finding::Agrees {
+            self.patience = release;
+            let back = self.since.take().map(|since| News::Back(release.saturating_sub(since)));
+            return (back.unwrap_or(News::Nothing), false);
+        }
+        let news = if self.since.is_none() { News::Outvoted } else { News::Nothing };
+        let since = *self.since.get_or_insert(release);
+        if found == Finding::Undecided {
+            self.patience = self.patience.max(since.saturating_add(self.grace));
+        }
+        let life = life();
+        if life != self.life {
+            self.life = life;
+            self.patience = release.saturating_add(self.grace);
+        }
+        let ask = release >= self.patience;
+        if ask {
+            self.patience = release.saturating_add(self.grace);
+        }
+        (news, ask)
+    }
+
+    /// Takes back that it was asked to begin anew: the request was refused, so the next look makes another one.
+    pub const fn refused(&mut self) {
+        self.patience = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Finding::{Absent, Agrees, Late, Undecided, Wrong};
+
+    fn looks(patient: &mut Patient, from: u64, found: &[Finding], life: u64) -> [u64; 2] {
+        let mut asked = [0; 2];
+        for (release, found) in (from..).zip(found) {
+            if patient.look(release, *found, || life).1 {
+                asked = [asked[0] + 1, release];
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn an_outvoted_copy_begins_anew_at_once_and_then_has_time() {
+        for found in [Wrong, Late, Absent, Finding::Early] {
+            let mut patient = Patient::new(4, 0, 0);
+            assert_eq!(looks(&mut patient, 0, &[Agrees; 10], 0)[0], 0);
+            assert_eq!(looks(&mut patient, 10, &[found], 0), [1, 10]);
+            // It comes up in its next life, and has time from its beginning on.
+            assert_eq!(looks(&mut patient, 11, &[Absent; 4], 1)[0], 0);
+            assert_eq!(patient.look(15, Agrees, || 1), (News::Back(5), false));
+        }
+    }
+
+    #[test]
+    fn a_copy_that_does_not_come_back_is_asked_again() {
+        let mut patient = Patient::new(4, 0, 0);
+        assert_eq!(looks(&mut patient, 0, &[Absent; 4], 0)[0], 0, "it is coming up");
+        assert_eq!(looks(&mut patient, 4, &[Absent; 9], 0), [3, 12]);
+    }
+
+    #[test]
+    fn a_copy_that_its_monitor_has_begun_anew_is_left_alone() {
+        let mut patient = Patient::new(4, 0, 0);
+        assert!(!patient.look(7, Agrees, || 0).1);
+        assert_eq!(patient.look(8, Absent, || 1), (News::Outvoted, false));
+        assert_eq!(looks(&mut patient, 9, &[Absent, Late, Wrong], 1)[0], 0);
+        assert!(patient.look(12, Wrong, || 1).1, "its time is over");
+    }
+
+    #[test]
+    fn nobody_is_to_blame_without_a_majority_at_first() {
+        let mut patient = Patient::new(4, 0, 0);
+        assert!(!patient.look(50, Agrees, || 0).1);
+        assert_eq!(looks(&mut patient, 51, &[Undecided; 4], 0)[0], 0);
+        assert_eq!(looks(&mut patient, 55, &[Undecided], 0), [1, 55]);
+    }
+
+    #[test]
+    fn a_refused_request_is_made_again() {
+        let mut patient = Patient::new(4, 0, 0);
+        assert!(!patient.look(7, Agrees, || 0).1);
+        for release in 8..12 {
+            assert!(patient.look(release, Wrong, || 0).1);
+            patient.refused();
+        }
+    }
+}
