@@ -35,11 +35,19 @@ pub struct Controller {
 impl Controller {
     /// One step.
     pub fn update(&mut self, setpoint: &Setpoint, attitude: Quat, rates: Vec3, dt: f32) -> Command {
-        let wanted = attitude
-            .to(setpoint.attitude)
-            .times(ATTITUDE_GAIN)
-            .plus(setpoint.rates)
-            .clamp(RATE_LIMIT);
+        self.turn(attitude.to(setpoint.attitude), setpoint.rates, (attitude, rates), dt)
+    }
+
+    /// One step, along a way to turn that the caller has found, with rates that are fed forward.
+    #[inline]
+    pub fn turn(
+        &mut self,
+        way: Vec3,
+        feed: Vec3,
+        (attitude, rates): (Quat, Vec3),
+        dt: f32,
+    ) -> Command {
+        let wanted = way.times(ATTITUDE_GAIN).plus(feed).clamp(RATE_LIMIT);
         let error = wanted.minus(rates);
         self.integral =
             self.integral.plus(error.times(RATE_INTEGRAL).scale(dt)).clamp(INTEGRAL_LIMIT);
@@ -52,6 +60,19 @@ impl Controller {
             .plus(self.integral)
             .minus(self.derivative.times(RATE_DERIVATIVE));
         mix(hover_thrust(attitude), acceleration.times(INERTIA))
+    }
+}
+
+/// The state between two steps, in its order: integral, last rates, derivative.
+impl From<&Controller> for [Vec3; 3] {
+    fn from(it: &Controller) -> Self {
+        [it.integral, it.last_rates, it.derivative]
+    }
+}
+
+impl From<[Vec3; 3]> for Controller {
+    fn from([integral, last_rates, derivative]: [Vec3; 3]) -> Self {
+        Self { integral, last_rates, derivative }
     }
 }
 

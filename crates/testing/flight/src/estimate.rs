@@ -30,6 +30,12 @@ impl Estimator {
         Self { attitude, bias: Vec3::ZERO, rates: Vec3::ZERO }
     }
 
+    /// Goes on from an earlier estimate of attitude and bias.
+    #[must_use]
+    pub fn resumed(attitude: Quat, bias: Vec3) -> Self {
+        Self { attitude, bias, rates: Vec3::ZERO }
+    }
+
     /// Takes a measurement in.
     pub fn update(&mut self, sensors: &Sensors, dt: f32) {
         let to_body = self.attitude.inverse();
@@ -56,6 +62,12 @@ impl Estimator {
     #[must_use]
     pub fn attitude(&self) -> Quat {
         self.attitude
+    }
+
+    /// Estimated bias of the gyroscopes.
+    #[must_use]
+    pub fn bias(&self) -> Vec3 {
+        self.bias
     }
 
     /// Measured body rates without their bias.

@@ -9,6 +9,7 @@
 pub mod airframe;
 pub mod books;
 pub mod control;
+pub mod copies;
 pub mod estimate;
 pub mod math;
 pub mod noise;
