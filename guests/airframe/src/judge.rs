@@ -54,6 +54,9 @@ impl fmt::Display for Judge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { right, wrong, held, safe, missed, .. } = self;
         let all = self.judged();
-        write!(f, "{all} releases, {right} right, {wrong} wrong, {held} held, {safe} safe, {missed} missed")
+        write!(
+            f,
+            "{all} releases, {right} right, {wrong} wrong, {held} held, {safe} safe, {missed} missed"
+        )
     }
 }

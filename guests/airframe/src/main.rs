@@ -81,8 +81,7 @@ fn guest(context: Context) -> u32 {
         return 2;
     };
     let releases = Releases::new(time::ticks(PERIOD_NS));
-    let (latest, wanted) =
-        (time::ticks(MOTORS_NS), context.arg_u64("releases").unwrap_or(1_000));
+    let (latest, wanted) = (time::ticks(MOTORS_NS), context.arg_u64("releases").unwrap_or(1_000));
     let mut judge = Judge::default();
     let begun = releases.next(time::counter(), 0);
     let mut release = begun;

@@ -12,9 +12,9 @@ mod strike;
 use bulkhead_flight::copies::{Made, PERIOD_NS, State};
 use bulkhead_sdk::{Context, hypercall, interrupt, println, time};
 use bulkhead_voter::Releases;
+use core::sync::atomic::Ordering::Relaxed;
 use plan::{Fault, Kind, Plan};
 use strike::{AT, LIE, VECTOR, strike};
-use core::sync::atomic::Ordering::Relaxed;
 
 bulkhead_sdk::entry!(guest);
 
@@ -41,7 +41,8 @@ impl Planted {
 
     /// Begins anew in the middle of the window if a flipped bit has had no effect.
     fn clean(&mut self, release: u64) {
-        if self.fault.is_some_and(|fault| fault.kind.flips() && release >= self.plan.middle(fault)) {
+        if self.fault.is_some_and(|fault| fault.kind.flips() && release >= self.plan.middle(fault))
+        {
             println!("copy-rogue: no effect by release {release}");
             hypercall::restart();
         }

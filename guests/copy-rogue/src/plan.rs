@@ -1,6 +1,6 @@
 //! When which fault strikes.
 
-use bulkhead_flight::copies::PERIOD_NS;
+use bulkhead_flight::copies::{COPIES_NS, PERIOD_NS};
 use bulkhead_random::SplitMix64;
 
 /// A kind of fault; its bit in `kinds=` is its place here.
@@ -27,6 +27,9 @@ pub enum Kind {
     /// It writes garbage over its channel without a pause, header and messages.
     Floods,
 }
+
+/// For so long a copy works, where all cores share the clock.
+const BUSY_NS: u64 = 150_000;
 
 const KINDS: [Kind; 10] = [
     Kind::State,
@@ -99,7 +102,11 @@ impl Plan {
         let mut random = SplitMix64(self.seed ^ window.wrapping_mul(0x9E37_79B9));
         let (_, kind) = kinds.clone().nth(random.index(kinds.count()))?;
         let release = window * self.gap + 1 + random.below(self.gap / 4);
-        let nanos = random.below(PERIOD_NS);
+        // One half of them while it works, and not while it sleeps.
+        let nanos = match random.below(2) {
+            0 => random.below(PERIOD_NS),
+            _ => COPIES_NS + random.below(BUSY_NS),
+        };
         Some(Fault { kind: *kind, release, nanos, random: random.any() })
     }
 

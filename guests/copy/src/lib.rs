@@ -4,9 +4,7 @@
 //! only channel that it may write. It looks for its input at a fixed instant of each release, and rings for nobody.
 #![cfg_attr(target_os = "none", no_std)]
 
-use bulkhead_flight::copies::{
-    self, Agreed, COPIES_NS, Made, PERIOD_NS, Sensed, State, Value,
-};
+use bulkhead_flight::copies::{self, Agreed, COPIES_NS, Made, PERIOD_NS, Sensed, State, Value};
 use bulkhead_sdk::typed::{Reader, Writer};
 use bulkhead_sdk::{Context, println, time, watchdog, window};
 use bulkhead_voter::{Newest, Releases, Start, start};
@@ -21,7 +19,7 @@ pub trait Hooks {
         time::sleep_until(due);
     }
 
-    /// Sees the state that a release begins with.
+    /// Sees the state behind a release, where it stays until the next one.
     fn state(&mut self, _: &mut State) {}
 
     /// Sees the message before it is sent.
@@ -63,7 +61,7 @@ pub fn fly(context: Context, hooks: &mut impl Hooks) -> u32 {
     let releases = Releases::new(time::ticks(PERIOD_NS));
     let offset = time::ticks(COPIES_NS);
     let (mut sensed, mut agreed) = (Newest::default(), Newest::default());
-    let (mut own, mut served) = (None, 0);
+    let (mut own, mut served): (Option<(u64, State)>, u64) = (None, 0);
     loop {
         let release = releases.next(time::counter(), offset);
         hooks.sleep_until(releases.begins(release) + offset);
@@ -73,14 +71,14 @@ pub fn fly(context: Context, hooks: &mut impl Hooks) -> u32 {
         let input = sensed.state().filter(|sensed: &Sensed| sensed.release == release);
         // Without input there is no output: the others have theirs, and give it their state next time.
         let Some(Sensed { input, .. }) = input else { continue };
-        let mut state = begin(release, own, agreed.state());
-        hooks.state(&mut state);
+        let state = begin(release, own, agreed.state());
         let (motors, state) = copies::step(&state, &input);
         let mut made = Made { release, value: Value { motors, state } };
         hooks.made(&mut made);
         // A mailbox never refuses.
         let _ = ends.made.write(&made);
-        own = Some((release, state));
+        let (_, state) = own.insert((release, state));
+        hooks.state(state);
         served += 1;
         if served == READY {
             bulkhead_sdk::hypercall::ready();

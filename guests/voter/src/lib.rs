@@ -9,7 +9,7 @@ use bulkhead_flight::copies::{
 };
 use bulkhead_sdk::hypercall::{self, CONTROL_RESTART, OK};
 use bulkhead_sdk::typed::{Pair, Reader, Writer};
-use bulkhead_sdk::{Context, text, println, time, watchdog, window};
+use bulkhead_sdk::{Context, println, text, time, watchdog, window};
 use bulkhead_voter::{Agreement, Claim, Finding, Newest, News, Output, Patient, Releases, Voter};
 
 /// Beginning of the name of a copy's channel.
@@ -29,7 +29,12 @@ struct Seat {
 }
 
 impl Seat {
-    fn new(context: Context, name: &'static str, pair: &Pair<'static>, release: u64) -> Option<Self> {
+    fn new(
+        context: Context,
+        name: &'static str,
+        pair: &Pair<'static>,
+        release: u64,
+    ) -> Option<Self> {
         let mut all = context.info().names.iter();
         let sandbox = all.position(|known| text::of(known) == name)? as u32;
         let patient = Patient::new(GRACE, release, life(sandbox));
@@ -42,12 +47,13 @@ impl Seat {
         Some(Claim { release: made.release, value: made.value })
     }
 
-    /// Tells of a change, and lets the copy begin anew if it is time.
-    fn heal(&mut self, release: u64, found: Finding) {
-        let sandbox = self.sandbox;
-        let (news, ask) = self.patient.look(release, found, || life(sandbox));
+    /// Tells of a change once there was a majority, and lets the copy begin anew if it is time.
+    fn heal(&mut self, release: u64, found: Finding, voted: bool) {
+        let (sandbox, renewed) = (self.sandbox, self.newest.renewed());
+        let (news, ask) = self.patient.look(release, found, renewed, || life(sandbox));
         match news {
             News::Nothing => {}
+            _ if !voted => {}
             News::Outvoted => println!("voter: {release}: {} is {found:?}", self.name),
             News::Back(after) => {
                 println!("voter: {release}: {} agrees again, {after} later", self.name);
@@ -73,6 +79,8 @@ struct Panel<A, const N: usize> {
     seats: [Option<Seat>; N],
     voter: Voter<Value, A, N>,
     motors: Writer<'static, Drive>,
+    /// There was a majority in this life.
+    voted: bool,
     /// To each copy.
     agreed: [Option<Writer<'static, Agreed>>; N],
 }
@@ -95,6 +103,7 @@ impl<A: Agreement<Value>, const N: usize> Panel<A, N> {
             seats,
             voter: Voter::new(agreement, safe, HOLD),
             motors: Writer::open(&motors).ok()?,
+            voted: false,
             agreed,
         })
     }
@@ -124,9 +133,10 @@ impl<A: Agreement<Value>, const N: usize> Panel<A, N> {
         }
         for (seat, found) in self.seats.iter_mut().zip(verdict.findings) {
             if let Some(seat) = seat {
-                seat.heal(release, found);
+                seat.heal(release, found, self.voted);
             }
         }
+        self.voted |= verdict.output == Output::Voted;
         verdict.output
     }
 }

@@ -36,10 +36,20 @@ impl Patient {
         Self { grace, life, since: None, patience: release.saturating_add(grace) }
     }
 
-    /// Takes a vote's finding. `life` is asked only of a copy that does not agree. True: begin it anew.
+    /// Takes a vote's finding. `renewed`: its channel says that it began anew since the last vote. `life` is asked
+    /// only of a copy that did, or does not agree. True: begin it anew.
     #[must_use]
-    pub fn look(&mut self, release: u64, found: Finding, life: impl FnOnce() -> u64) -> (News, bool) {
+    pub fn look(
+        &mut self,
+        release: u64,
+        found: Finding,
+        renewed: bool,
+        life: impl FnOnce() -> u64,
+    ) -> (News, bool) {
         if found == Finding::Agrees {
+            if renewed {
+                self.life = life();
+            }
             self.patience = release;
             let back = self.since.take().map(|since| News::Back(release.saturating_sub(since)));
             return (back.unwrap_or(News::Nothing), false);
@@ -75,7 +85,7 @@ mod tests {
     fn looks(patient: &mut Patient, from: u64, found: &[Finding], life: u64) -> [u64; 2] {
         let mut asked = [0; 2];
         for (release, found) in (from..).zip(found) {
-            if patient.look(release, *found, || life).1 {
+            if patient.look(release, *found, false, || life).1 {
                 asked = [asked[0] + 1, release];
             }
         }
@@ -90,7 +100,7 @@ mod tests {
             assert_eq!(looks(&mut patient, 10, &[found], 0), [1, 10]);
             // It comes up in its next life, and has time from its beginning on.
             assert_eq!(looks(&mut patient, 11, &[Absent; 4], 1)[0], 0);
-            assert_eq!(patient.look(15, Agrees, || 1), (News::Back(5), false));
+            assert_eq!(patient.look(15, Agrees, false, || 1), (News::Back(5), false));
         }
     }
 
@@ -104,16 +114,26 @@ mod tests {
     #[test]
     fn a_copy_that_its_monitor_has_begun_anew_is_left_alone() {
         let mut patient = Patient::new(4, 0, 0);
-        assert!(!patient.look(7, Agrees, || 0).1);
-        assert_eq!(patient.look(8, Absent, || 1), (News::Outvoted, false));
+        assert!(!patient.look(7, Agrees, false, || 0).1);
+        assert_eq!(patient.look(8, Absent, false, || 1), (News::Outvoted, false));
         assert_eq!(looks(&mut patient, 9, &[Absent, Late, Wrong], 1)[0], 0);
-        assert!(patient.look(12, Wrong, || 1).1, "its time is over");
+        assert!(patient.look(12, Wrong, false, || 1).1, "its time is over");
+    }
+
+    /// It died and came back between two votes, and later it is outvoted: that life is known.
+    #[test]
+    fn a_life_that_was_never_missed_is_no_excuse() {
+        for renewed in [false, true] {
+            let mut patient = Patient::new(4, 0, 0);
+            assert!(!patient.look(7, Agrees, renewed, || 1).1);
+            assert_eq!(patient.look(8, Wrong, false, || 1).1, renewed);
+        }
     }
 
     #[test]
     fn nobody_is_to_blame_without_a_majority_at_first() {
         let mut patient = Patient::new(4, 0, 0);
-        assert!(!patient.look(50, Agrees, || 0).1);
+        assert!(!patient.look(50, Agrees, false, || 0).1);
         assert_eq!(looks(&mut patient, 51, &[Undecided; 4], 0)[0], 0);
         assert_eq!(looks(&mut patient, 55, &[Undecided], 0), [1, 55]);
     }
@@ -121,9 +141,9 @@ mod tests {
     #[test]
     fn a_refused_request_is_made_again() {
         let mut patient = Patient::new(4, 0, 0);
-        assert!(!patient.look(7, Agrees, || 0).1);
+        assert!(!patient.look(7, Agrees, false, || 0).1);
         for release in 8..12 {
-            assert!(patient.look(release, Wrong, || 0).1);
+            assert!(patient.look(release, Wrong, false, || 0).1);
             patient.refused();
         }
     }

@@ -9,11 +9,12 @@ const LOOKS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Newest<T> {
     state: Option<T>,
+    renewed: bool,
 }
 
 impl<T> Default for Newest<T> {
     fn default() -> Self {
-        Self { state: None }
+        Self { state: None, renewed: false }
     }
 }
 
@@ -30,10 +31,16 @@ impl<T: Copy> Newest<T> {
                     return self.state;
                 }
                 Err(Stop::Wait) => return None,
-                Err(_) => self.state = None,
+                Err(_) => (self.state, self.renewed) = (None, true),
             }
         }
         None
+    }
+
+    /// Tells once of news of the writer's life since the last call: it began anew, or left.
+    #[must_use]
+    pub const fn renewed(&mut self) -> bool {
+        core::mem::replace(&mut self.renewed, false)
     }
 
     /// Returns the newest state of the writer's present life.
@@ -58,9 +65,9 @@ mod tests {
         let mut newest = Newest::default();
         assert_eq!(look(&mut newest, &[Ok(7)]), (Some(7), 1));
         assert_eq!(look(&mut newest, &[Err(Stop::Wait)]), (None, 1));
-        assert_eq!(newest.state(), Some(7));
+        assert_eq!((newest.state(), newest.renewed()), (Some(7), false));
         assert_eq!(look(&mut newest, &[Err(Stop::Lost), Err(Stop::Wait)]), (None, 2));
-        assert_eq!(newest.state(), None);
+        assert_eq!((newest.state(), newest.renewed(), newest.renewed()), (None, true, false));
         assert_eq!(look(&mut newest, &[Err(Stop::Lost), Ok(9)]), (Some(9), 2));
         assert_eq!(newest.state(), Some(9));
     }

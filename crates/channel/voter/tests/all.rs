@@ -54,7 +54,10 @@ fn expected(does: Does, winner: Option<u64>, claim: Option<Claim<u64>>) -> Findi
     }
 }
 
-fn judge<const N: usize>(does: [Does; N], vote: impl FnOnce(&[Option<Claim<u64>>; N]) -> Verdict<u64, N>) {
+fn judge<const N: usize>(
+    does: [Does; N],
+    vote: impl FnOnce(&[Option<Claim<u64>>; N]) -> Verdict<u64, N>,
+) {
     let claims: [_; N] = core::array::from_fn(|copy| claim(does[copy], copy as u64));
     let many = |which| does.iter().filter(|one| **one == which).count() > N / 2;
     let winner = match (many(Right), many(Conspires)) {
@@ -76,7 +79,8 @@ fn judge<const N: usize>(does: [Does; N], vote: impl FnOnce(&[Option<Claim<u64>>
 
 fn every<const N: usize>() {
     for number in 0..ALL.len().pow(N as u32) {
-        let does = core::array::from_fn(|copy| ALL[number / ALL.len().pow(copy as u32) % ALL.len()]);
+        let does =
+            core::array::from_fn(|copy| ALL[number / ALL.len().pow(copy as u32) % ALL.len()]);
         judge::<N>(does, |claims| {
             let mut voter = Voter::new(Exact, SAFE, 2);
             let last = [Some(Claim { release: RELEASE - 1, value: LAST }); N];
@@ -178,7 +182,8 @@ enum Strikes {
     /// It misses the release.
     Misses,
 }
-const STRIKES: [Strikes; 4] = [Strikes::Nothing, Strikes::Flips, Strikes::Restarts, Strikes::Misses];
+const STRIKES: [Strikes; 4] =
+    [Strikes::Nothing, Strikes::Flips, Strikes::Restarts, Strikes::Misses];
 
 /// Three copies and their voter, which begins anew before a release, too.
 #[derive(Clone)]
@@ -194,7 +199,9 @@ impl System {
         for (n, copy) in self.copies.iter_mut().enumerate() {
             match strikes[n] {
                 Strikes::Nothing => {}
-                Strikes::Flips => copy.own = copy.own.map(|(of, state)| (of, state ^ 1 << (10 + n))),
+                Strikes::Flips => {
+                    copy.own = copy.own.map(|(of, state)| (of, state ^ 1 << (10 + n)))
+                }
                 Strikes::Restarts => copy.own = None,
                 Strikes::Misses => continue,
             }
@@ -213,11 +220,8 @@ impl System {
 fn healthy_copies_agree_at_the_release_after_next() {
     let all: Vec<[Strikes; 3]> =
         (0..64).map(|n| [n % 4, n / 4 % 4, n / 16].map(|strike| STRIKES[strike])).collect();
-    let begins = |agreed| System {
-        copies: [Copy { own: None }; 3],
-        voter: Voter::new(Exact, 0, 1),
-        agreed,
-    };
+    let begins =
+        |agreed| System { copies: [Copy { own: None }; 3], voter: Voter::new(Exact, 0, 1), agreed };
     let mut cases = 0;
     // The first voter ever says so. A later life of it says nothing yet.
     for agreed in [Some((0, 0)), None] {
@@ -232,14 +236,21 @@ fn healthy_copies_agree_at_the_release_after_next() {
                         let alike = healthy.clone().all(|own| own == system.copies[0].own);
                         let verdict = system.release(release, strikes);
                         if wrong <= 1 && alike {
-                            assert_eq!(verdict.output, Output::Voted, "{first:?} {second:?} {third:?}");
+                            assert_eq!(
+                                verdict.output,
+                                Output::Voted,
+                                "{first:?} {second:?} {third:?}"
+                            );
                         }
                     }
                     let _ = system.release(5, quiet);
                     // With a voter in its first life, or one that has voted.
                     if system.agreed.is_some() {
                         let verdict = system.release(6, quiet);
-                        let case = format!("{first:?} {second:?} {third:?} {system:?}", system = system.copies);
+                        let case = format!(
+                            "{first:?} {second:?} {third:?} {system:?}",
+                            system = system.copies
+                        );
                         assert_eq!(verdict.output, Output::Voted, "{case}");
                         cases += 1;
                     }
@@ -260,9 +271,11 @@ fn no_healthy_copy_begins_anew() {
         let mut last = None;
         for release in 0..7 {
             let found = findings[(number >> (2 * release) & 3) as usize];
-            let (news, ask) = patient.look(release, found, || 0);
+            let (news, ask) = patient.look(release, found, false, || 0);
             assert!(!ask || found != Finding::Agrees);
-            assert!(!ask || last.is_none_or(|last| release >= last + GRACE) || news == News::Outvoted);
+            assert!(
+                !ask || last.is_none_or(|last| release >= last + GRACE) || news == News::Outvoted
+            );
             last = if ask { Some(release) } else { last };
         }
     }

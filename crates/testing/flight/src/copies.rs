@@ -85,7 +85,9 @@ pub const SAFE: u64 = 3;
 /// Motor commands that carry the vehicle and turn it nowhere.
 #[must_use]
 pub fn hover() -> [u64; 2] {
-    motors([crate::airframe::MASS * crate::airframe::GRAVITY / 4.0 / crate::airframe::MAX_THRUST; 4])
+    motors(
+        [crate::airframe::MASS * crate::airframe::GRAVITY / 4.0 / crate::airframe::MAX_THRUST; 4],
+    )
 }
 
 /// Words of a state: attitude and bias of the estimator, the controller's three vectors.
