@@ -31,7 +31,9 @@ impl Judge {
             return;
         }
         let (motors, next) = copies::step(&self.state.unwrap_or_else(copies::fresh), input);
-        if from == VOTED {
+        // Where nothing came, the voter was not there, and the copies went on by themselves. Where there was no majority,
+        // they begin the next release with the state of the last one.
+        if !matches!(from, HELD | SAFE) {
             self.state = Some(next);
         }
         let (count, word) = match from {

@@ -10,7 +10,9 @@ use bulkhead_flight::copies::{
 use bulkhead_sdk::hypercall::{self, CONTROL_RESTART, OK};
 use bulkhead_sdk::typed::{Pair, Reader, Writer};
 use bulkhead_sdk::{Context, println, text, time, watchdog, window};
-use bulkhead_voter::{Agreement, Claim, Finding, Newest, News, Output, Patient, Releases, Voter};
+use bulkhead_voter::{
+    Agreement, Claim, Finding, Newest, News, Output, Patient, Releases, Sight, Voter,
+};
 
 /// Beginning of the name of a copy's channel.
 const PREFIX: &str = "claim-";
@@ -48,9 +50,10 @@ impl Seat {
     }
 
     /// Tells of a change once there was a majority, and lets the copy begin anew if it is time.
-    fn heal(&mut self, release: u64, found: Finding, voted: bool) {
+    fn heal(&mut self, release: u64, found: Finding, majority: bool, voted: bool) {
         let (sandbox, renewed) = (self.sandbox, self.newest.renewed());
-        let (news, ask) = self.patient.look(release, found, renewed, || life(sandbox));
+        let sight = Sight { found, majority, renewed };
+        let (news, ask) = self.patient.look(release, sight, || life(sandbox));
         match news {
             News::Nothing => {}
             _ if !voted => {}
@@ -131,12 +134,13 @@ impl<A: Agreement<Value>, const N: usize> Panel<A, N> {
         if verdict.output == Output::Voted {
             self.publish(release, verdict.value.state);
         }
+        let majority = verdict.output == Output::Voted;
         for (seat, found) in self.seats.iter_mut().zip(verdict.findings) {
             if let Some(seat) = seat {
-                seat.heal(release, found, self.voted);
+                seat.heal(release, found, majority, self.voted);
             }
         }
-        self.voted |= verdict.output == Output::Voted;
+        self.voted |= majority;
         verdict.output
     }
 }

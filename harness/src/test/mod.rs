@@ -62,6 +62,7 @@ mod typed;
 mod verify;
 mod virtio;
 mod vmx;
+pub(crate) mod voter;
 mod vtd;
 mod walk;
 mod watchdog;
@@ -118,6 +119,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(ladder::jobs());
     jobs.extend(peer::jobs());
     jobs.extend(sweep::jobs());
+    jobs.extend(voter::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
     jobs.extend(vtd::jobs());

@@ -5,8 +5,9 @@ use crate::vote::Finding;
 /// One copy, in the care of its voter.
 ///
 /// A copy that is outvoted is begun anew at once, and then has `grace` releases to agree again. A copy whose monitor
-/// has already begun it anew has them, too. Where no majority tells right from wrong, nobody is to blame yet: claims
-/// of healthy copies meet again at the next release ([`crate::start`]). Copies that go on to disagree all begin anew.
+/// has already begun it anew has them, too. Where no majority tells right from wrong, no copy is to blame yet: claims
+/// of healthy copies meet again at the next release ([`crate::start`]), or the input is missing. Where that lasts, all
+/// of them begin anew.
 #[derive(Clone, Copy, Debug)]
 pub struct Patient {
     grace: u64,
@@ -16,6 +17,17 @@ pub struct Patient {
     since: Option<u64>,
     /// No request before this release.
     patience: u64,
+}
+
+/// What a voter sees of a copy at a release.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    /// Finding of the vote.
+    pub found: Finding,
+    /// There was a majority.
+    pub majority: bool,
+    /// Its channel says that it began anew since the last vote.
+    pub renewed: bool,
 }
 
 /// News of a copy.
@@ -36,18 +48,11 @@ impl Patient {
         Self { grace, life, since: None, patience: release.saturating_add(grace) }
     }
 
-    /// Takes a vote's finding. `renewed`: its channel says that it began anew since the last vote. `life` is asked
-    /// only of a copy that did, or does not agree. True: begin it anew.
+    /// Takes the finding of a vote. `life` is asked only of a copy that is new or does not agree. True: begin it anew.
     #[must_use]
-    pub fn look(
-        &mut self,
-        release: u64,
-        found: Finding,
-        renewed: bool,
-        life: impl FnOnce() -> u64,
-    ) -> (News, bool) {
-        if found == Finding::Agrees {
-            if renewed {
+    pub fn look(&mut self, release: u64, sight: Sight, life: impl FnOnce() -> u64) -> (News, bool) {
+        if sight.found == Finding::Agrees {
+            if sight.renewed {
                 self.life = life();
             }
             self.patience = release;
@@ -56,7 +61,7 @@ impl Patient {
         }
         let news = if self.since.is_none() { News::Outvoted } else { News::Nothing };
         let since = *self.since.get_or_insert(release);
-        if found == Finding::Undecided {
+        if !sight.majority {
             self.patience = self.patience.max(since.saturating_add(self.grace));
         }
         let life = life();
@@ -79,13 +84,18 @@ impl Patient {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
     use Finding::{Absent, Agrees, Late, Undecided, Wrong};
+
+    fn see(found: Finding, renewed: bool) -> Sight {
+        Sight { found, majority: found != Undecided, renewed }
+    }
 
     fn looks(patient: &mut Patient, from: u64, found: &[Finding], life: u64) -> [u64; 2] {
         let mut asked = [0; 2];
         for (release, found) in (from..).zip(found) {
-            if patient.look(release, *found, false, || life).1 {
+            if patient.look(release, see(*found, false), || life).1 {
                 asked = [asked[0] + 1, release];
             }
         }
@@ -100,7 +110,7 @@ mod tests {
             assert_eq!(looks(&mut patient, 10, &[found], 0), [1, 10]);
             // It comes up in its next life, and has time from its beginning on.
             assert_eq!(looks(&mut patient, 11, &[Absent; 4], 1)[0], 0);
-            assert_eq!(patient.look(15, Agrees, false, || 1), (News::Back(5), false));
+            assert_eq!(patient.look(15, see(Agrees, false), || 1), (News::Back(5), false));
         }
     }
 
@@ -114,10 +124,10 @@ mod tests {
     #[test]
     fn a_copy_that_its_monitor_has_begun_anew_is_left_alone() {
         let mut patient = Patient::new(4, 0, 0);
-        assert!(!patient.look(7, Agrees, false, || 0).1);
-        assert_eq!(patient.look(8, Absent, false, || 1), (News::Outvoted, false));
+        assert!(!patient.look(7, see(Agrees, false), || 0).1);
+        assert_eq!(patient.look(8, see(Absent, false), || 1), (News::Outvoted, false));
         assert_eq!(looks(&mut patient, 9, &[Absent, Late, Wrong], 1)[0], 0);
-        assert!(patient.look(12, Wrong, false, || 1).1, "its time is over");
+        assert!(patient.look(12, see(Wrong, false), || 1).1, "its time is over");
     }
 
     /// It died and came back between two votes, and later it is outvoted: that life is known.
@@ -125,25 +135,30 @@ mod tests {
     fn a_life_that_was_never_missed_is_no_excuse() {
         for renewed in [false, true] {
             let mut patient = Patient::new(4, 0, 0);
-            assert!(!patient.look(7, Agrees, renewed, || 1).1);
-            assert_eq!(patient.look(8, Wrong, false, || 1).1, renewed);
+            assert!(!patient.look(7, see(Agrees, renewed), || 1).1);
+            assert_eq!(patient.look(8, see(Wrong, false), || 1).1, renewed);
         }
     }
 
     #[test]
     fn nobody_is_to_blame_without_a_majority_at_first() {
         let mut patient = Patient::new(4, 0, 0);
-        assert!(!patient.look(50, Agrees, false, || 0).1);
+        assert!(!patient.look(50, see(Agrees, false), || 0).1);
         assert_eq!(looks(&mut patient, 51, &[Undecided; 4], 0)[0], 0);
         assert_eq!(looks(&mut patient, 55, &[Undecided], 0), [1, 55]);
+        // All are silent: they may lack their input.
+        let mut patient = Patient::new(4, 0, 0);
+        let silence = Sight { found: Absent, majority: false, renewed: false };
+        let asked = (9..14).map(|release| patient.look(release, silence, || 0).1);
+        assert_eq!(asked.collect::<std::vec::Vec<_>>(), [false, false, false, false, true]);
     }
 
     #[test]
     fn a_refused_request_is_made_again() {
         let mut patient = Patient::new(4, 0, 0);
-        assert!(!patient.look(7, Agrees, false, || 0).1);
+        assert!(!patient.look(7, see(Agrees, false), || 0).1);
         for release in 8..12 {
-            assert!(patient.look(release, Wrong, false, || 0).1);
+            assert!(patient.look(release, see(Wrong, false), || 0).1);
             patient.refused();
         }
     }

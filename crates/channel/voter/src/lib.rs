@@ -18,7 +18,7 @@ mod releases;
 mod start;
 mod vote;
 
-pub use heal::{News, Patient};
+pub use heal::{News, Patient, Sight};
 pub use newest::Newest;
 pub use releases::Releases;
 pub use start::{Start, start};

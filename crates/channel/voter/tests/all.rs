@@ -1,7 +1,7 @@
 //! Every small case of a vote, and of copies that lose their states.
 
 use bulkhead_voter::{
-    Claim, Exact, Finding, News, Output, Patient, Start, Verdict, Voter, Within, start,
+    Claim, Exact, Finding, News, Output, Patient, Sight, Start, Verdict, Voter, Within, start,
 };
 
 /// Behaviour of a copy at a release.
@@ -271,7 +271,9 @@ fn no_healthy_copy_begins_anew() {
         let mut last = None;
         for release in 0..7 {
             let found = findings[(number >> (2 * release) & 3) as usize];
-            let (news, ask) = patient.look(release, found, false, || 0);
+            let majority = found != Finding::Undecided;
+            let sight = Sight { found, majority, renewed: false };
+            let (news, ask) = patient.look(release, sight, || 0);
             assert!(!ask || found != Finding::Agrees);
             assert!(
                 !ask || last.is_none_or(|last| release >= last + GRACE) || news == News::Outvoted

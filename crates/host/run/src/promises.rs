@@ -265,6 +265,7 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         asks: links || own.control.iter().any(|rights| !rights.is_empty()),
         links,
         console,
+        ticks: own.watch.map_or(0, |watch| 1_000_000_000_u64.div_ceil(watch.period.max(1))),
         seconds: sandbox.exits.steady_seconds.ceil() as u64,
     };
     let (held, counts) = exits::judge(&sandbox.exits.steady, &exits::allowed(&facts));
