@@ -1,5 +1,5 @@
-/* A copy of a flight controller in C: what guests/copy does, by another language, compiler and floating point unit. Only
- * the ends of its channels are the code of the others' (sdk/c). Built with PLANTED it has faults (fault.h).
+/* A copy of a flight controller in C: what guests/copy does, by another language, compiler and floating point unit.
+ * The ends of its channels alone are the code of the others (sdk/c). Built with PLANTED it has faults (fault.h).
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include "law.h"
 #include <bulkhead-channel.h>

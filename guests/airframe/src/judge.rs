@@ -31,8 +31,8 @@ impl Judge {
             return;
         }
         let (motors, next) = copies::step(&self.state.unwrap_or_else(copies::fresh), input);
-        // Where nothing came, the voter was not there, and the copies went on by themselves. Where there was no majority,
-        // they begin the next release with the state of the last one.
+        // Where nothing came, the voter was not there, and the copies went on by themselves. Without a majority they
+        // begin the next release with the state of the last one.
         if !matches!(from, HELD | SAFE) {
             self.state = Some(next);
         }

@@ -1,9 +1,10 @@
 //! A copy of a flight controller with faults planted in it, at drawn instants.
 //!
 //! Time is divided into windows of `gap=N` releases (default 20), from release `from=N` on. In each `of=N`th of them,
-//! beginning with window `turn=N`, a fault strikes this copy: at an instant that `seed=N` and the window draw, in
-//! whatever the copy does then. `kinds=N` is the set of faults to draw from, by their bits ([`Kind`]). A flipped bit that
-//! has had no effect by the middle of the window is cleaned by a restart, so that faults do not meet.
+//! beginning with window `turn=N`, a fault strikes this copy, in whatever the copy does then. Its instant is drawn
+//! from `seed=N` and the window's number; with `at=N` it is the beginning of that release of the window. `kinds=N` is
+//! the set of faults to draw from, by their bits ([`plan::Kind`]). A flipped bit that has had no effect by the middle
+//! of the window is cleaned by a restart, so that faults do not meet.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod plan;

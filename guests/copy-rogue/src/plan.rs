@@ -72,6 +72,8 @@ pub struct Plan {
     of: u64,
     seed: u64,
     kinds: u64,
+    /// Release of a window in which the fault strikes, at its beginning; `None`: drawn.
+    at: Option<u64>,
 }
 
 impl Plan {
@@ -85,6 +87,7 @@ impl Plan {
             of: or("of", 1).max(1),
             seed: or("seed", 1),
             kinds: or("kinds", 0),
+            at: argument("at"),
         }
     }
 
@@ -101,7 +104,16 @@ impl Plan {
         }
         let mut random = SplitMix64(self.seed ^ window.wrapping_mul(0x9E37_79B9));
         let (_, kind) = kinds.clone().nth(random.index(kinds.count()))?;
-        let release = window * self.gap + 1 + random.below(self.gap / 4);
+        let begin = window * self.gap;
+        if let Some(at) = self.at {
+            return Some(Fault {
+                kind: *kind,
+                release: begin + at,
+                nanos: 0,
+                random: random.any(),
+            });
+        }
+        let release = begin + 1 + random.below(self.gap / 4);
         // One half of them while it works, and not while it sleeps.
         let nanos = match random.below(2) {
             0 => random.below(PERIOD_NS),

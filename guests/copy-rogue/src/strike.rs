@@ -45,7 +45,7 @@ pub fn at_state(state: &mut State) {
 
 fn flip(address: u64, bit: u64) {
     let word = address as *mut u64;
-    // SAFETY: none is claimed. It changes memory of this guest behind the compiler's back, as a particle would; the
+    // SAFETY: none is claimed. It changes memory of this guest behind the compiler's back, as a particle would. The
     // address is one of its own, and a multiple of 8.
     unsafe { word.write_volatile(word.read_volatile() ^ 1 << (bit % 64)) };
 }

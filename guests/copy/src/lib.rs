@@ -1,7 +1,8 @@
 //! A copy of a flight controller: one of several, of which a voter takes a majority.
 //!
-//! Its channels are mailboxes: `sensors` from the vehicle, `agreed` from the voter, and its own one to the voter, the
-//! only channel that it may write. It looks for its input at a fixed instant of each release, and rings for nobody.
+//! Its channels are mailboxes: `sensors` from the vehicle, `agreed` from the voter, and its own one to the voter. That
+//! is the only channel that it may write. It looks for its input at a fixed instant of each release, and rings for
+//! nobody.
 #![cfg_attr(target_os = "none", no_std)]
 
 use bulkhead_flight::copies::{self, Agreed, COPIES_NS, Made, PERIOD_NS, Sensed, State, Value};

@@ -1,7 +1,8 @@
 //! Votes on the outputs of copies, drives the motors by a majority, and lets those begin anew that it outvoted.
 //!
-//! Each channel whose name begins with `claim-` is a copy's, and the rest of the name is its sandbox's. The voter looks
-//! at all of them once in a release, at a fixed instant. It waits for no copy, and takes as long whatever they do.
+//! A channel with a name that begins with `claim-` is a copy's, and the rest of the name is its sandbox's. The voter
+//! looks at all of them once in a release, at a fixed instant. It waits for no copy, and takes as long whatever they
+//! do.
 #![cfg_attr(target_os = "none", no_std)]
 
 use bulkhead_flight::copies::{

@@ -26,6 +26,7 @@ pub(crate) mod store;
 mod system;
 mod tcp;
 mod vmx;
+mod voter;
 mod watchdog;
 
 pub use figure::{Figure, Must, table};
@@ -176,6 +177,8 @@ const LONG: &[Part] = &[
     part(&["block.recovery_ahci_ms"], || store::recovery(&store::AHCI)),
     part(&["channel.tcp_"], tcp::streams),
     part(&["net.wall_tcp"], tcp::wall),
+    part(&["recover.flight_missed_tmr", "recover.flight_replaced"], voter::faults),
+    part(&["inject.unnoticed_wrong"], voter::flips),
     part(&["exits.vmx_linux_load"], vmx::load),
     part(&["exits.vmx_linux_idle"], vmx::idle),
     part(&["vmx.hypercall", "vmx.cpuid", "vmx.icr"], vmx::calls),

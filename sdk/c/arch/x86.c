@@ -286,9 +286,12 @@ uint64_t bulkhead_arch_muldiv(uint64_t a, uint64_t b, uint64_t c)
 
 void bulkhead_timer_interrupt(uint8_t vector)
 {
-    const uint64_t deadline_mode = 2 << 17;
+    const uint64_t deadline_mode = 2 << 17, delivery_status = 1 << 12;
+    const uint64_t entry = (has_deadline ? deadline_mode : 0) | vector;
     bulkhead_wrmsr(X2APIC_DCR, 0xB); /* divide by 1 */
-    bulkhead_wrmsr(X2APIC_LVT_TIMER, (has_deadline ? deadline_mode : 0) | vector);
+    /* A vector that is in use already costs no exit: only a write of it is mediated. */
+    if ((bulkhead_rdmsr(X2APIC_LVT_TIMER) & ~delivery_status) != entry)
+        bulkhead_wrmsr(X2APIC_LVT_TIMER, entry);
 }
 
 void bulkhead_arm(uint64_t due)

@@ -4,10 +4,10 @@ use crate::vote::Finding;
 
 /// One copy, in the care of its voter.
 ///
-/// A copy that is outvoted is begun anew at once, and then has `grace` releases to agree again. A copy whose monitor
-/// has already begun it anew has them, too. Where no majority tells right from wrong, no copy is to blame yet: claims
-/// of healthy copies meet again at the next release ([`crate::start`]), or the input is missing. Where that lasts, all
-/// of them begin anew.
+/// A copy that is outvoted is begun anew at once, and then has `grace` releases to agree again. A copy that its
+/// monitor has already begun anew has them, too. Without a majority no copy is to blame yet: claims of healthy copies
+/// meet again at the next release ([`crate::start`]), or the input is missing. Where that lasts, all of them begin
+/// anew.
 #[derive(Clone, Copy, Debug)]
 pub struct Patient {
     grace: u64,
@@ -19,7 +19,7 @@ pub struct Patient {
     patience: u64,
 }
 
-/// What a voter sees of a copy at a release.
+/// View of a copy that a voter has at a release.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight {
     /// Finding of the vote.

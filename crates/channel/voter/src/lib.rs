@@ -3,7 +3,8 @@
 //! Time is divided into *releases*, which each core numbers by the machine's one clock ([`Releases`]). In each release
 //! every copy makes a [`Claim`]: the number of the release and a value. A voter looks at a fixed instant within the
 //! release, and never waits for a copy. A majority of *all* copies decides ([`Voter`]); a copy that is silent has no
-//! part in it. A copy whose claim is not the majority's is *outvoted*, and is begun anew behind that ([`Patient`]).
+//! part in it. A copy with another claim than the majority's is *outvoted*, and is begun anew behind that
+//! ([`Patient`]).
 //!
 //! A claim is worth nothing by itself. It can be late, early, doubled, torn, or from a former life. The number of its
 //! release and the other copies' values judge it.

@@ -38,7 +38,7 @@ impl<const N: usize> Agreement<[i64; N]> for Within {
     }
 }
 
-/// What a vote found of a copy.
+/// Finding of a vote about a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Its claim is the majority's.

@@ -1,5 +1,6 @@
-//! The controller as one of several copies: a function of the sensors' values, the setpoint and its last state, to the
-//! motors and the next state. All of these are words, so that copies can be compared by the bit.
+//! The controller as one of several copies. It is a function of the sensors' values, the setpoint and its last state.
+//! Its results are the motors' commands and the next state. All of these are words, so that copies can be compared by
+//! the bit.
 //!
 //! It has sums, products, quotients and square roots, in a fixed order, and no function of a library. IEEE 754 defines
 //! each of them to the bit. So a copy in another language, by another compiler, with another floating point unit comes

@@ -185,8 +185,8 @@ impl Quat {
         d.v.scale(sign * angle / sine)
     }
 
-    /// [`Quat::to`] for attitudes that are near, without a function of a library: the arc's series, which is off by
-    /// 1e-5 of a radian at half a radian, and too short beyond.
+    /// [`Quat::to`] for attitudes that are near, without a function of a library: the first terms of a series. It is
+    /// off by 1e-5 of a radian at half a radian, and too short beyond.
     #[must_use]
     pub fn near(self, o: Self) -> Vec3 {
         let d = self.inverse().mul(o);
