@@ -14,40 +14,30 @@ use bulkhead_flight::copies::{Made, PERIOD_NS, State};
 use bulkhead_sdk::{Context, hypercall, interrupt, println, time};
 use bulkhead_voter::Releases;
 use core::sync::atomic::Ordering::Relaxed;
-use plan::{Fault, Kind, Plan};
-use strike::{AT, LIE, VECTOR, strike};
+use plan::{Kind, Plan};
+use strike::{AT, LIE, MIDDLE, VECTOR, strike};
 
 bulkhead_sdk::entry!(guest);
 
-/// A copy, and the fault that awaits it.
-struct Planted {
-    plan: Plan,
-    releases: Releases,
-    fault: Option<Fault>,
+/// A copy that a fault awaits. All that it knows of it is in statics, where no flipped bit of the stack harms it.
+struct Planted;
+
+fn releases() -> Releases {
+    Releases::new(time::ticks(PERIOD_NS))
 }
 
-impl Planted {
-    fn new(context: Context, plan: Plan) -> Self {
-        let releases = Releases::new(time::ticks(PERIOD_NS));
-        interrupt::set(VECTOR, strike);
-        time::use_interrupt(VECTOR);
-        let fault = plan.next(releases.at(time::counter()));
-        if let Some(fault) = fault {
-            let instant = releases.begins(fault.release) + time::ticks(fault.nanos);
-            strike::prepare(context, fault, instant);
-            println!("copy-rogue: {:?} is due in release {}", fault.kind, fault.release);
-        }
-        Self { plan, releases, fault }
+/// Lets the next fault strike when its time comes.
+fn plant(context: Context) {
+    interrupt::set(VECTOR, strike);
+    time::use_interrupt(VECTOR);
+    let plan = Plan::new(|key| context.arg_u64(key));
+    let Some(fault) = plan.next(releases().at(time::counter())) else { return };
+    let instant = releases().begins(fault.release) + time::ticks(fault.nanos);
+    strike::prepare(context, fault, instant);
+    if fault.kind.flips() {
+        MIDDLE.store(plan.middle(fault), Relaxed);
     }
-
-    /// Begins anew in the middle of the window if a flipped bit has had no effect.
-    fn clean(&mut self, release: u64) {
-        if self.fault.is_some_and(|fault| fault.kind.flips() && release >= self.plan.middle(fault))
-        {
-            println!("copy-rogue: no effect by release {release}");
-            hypercall::restart();
-        }
-    }
+    println!("copy-rogue: {:?} is due in release {}", fault.kind, fault.release);
 }
 
 impl copy::Hooks for Planted {
@@ -60,7 +50,12 @@ impl copy::Hooks for Planted {
         // During the work of the release the instant may come, or has come already.
         time::arm(AT.load(Relaxed));
         interrupt::enable();
-        self.clean(self.releases.at(due));
+        let release = releases().at(due);
+        // The flipped bit has had no effect.
+        if release >= MIDDLE.load(Relaxed) {
+            println!("copy-rogue: no effect by release {release}");
+            hypercall::restart();
+        }
     }
 
     fn state(&mut self, state: &mut State) {
@@ -69,17 +64,16 @@ impl copy::Hooks for Planted {
 
     fn made(&mut self, made: &mut Made) {
         let lie = LIE.load(Relaxed);
-        let struck = AT.load(Relaxed) == strike::NEVER;
-        match self.fault.map(|fault| fault.kind) {
-            Some(Kind::Lies) if struck => made.value.motors[0] ^= lie,
-            Some(Kind::Early) if struck => made.release += lie,
-            Some(Kind::Late) if struck => made.release -= 1,
+        match strike::struck() {
+            Some(Kind::Lies) => made.value.motors[0] ^= lie,
+            Some(Kind::Early) => made.release += lie,
+            Some(Kind::Late) => made.release -= 1,
             _ => {}
         }
     }
 }
 
 fn guest(context: Context) -> u32 {
-    let plan = Plan::new(|key| context.arg_u64(key));
-    copy::fly(context, &mut Planted::new(context, plan))
+    plant(context);
+    copy::fly(context, &mut Planted)
 }

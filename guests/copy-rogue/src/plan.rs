@@ -31,7 +31,8 @@ pub enum Kind {
 /// For so long a copy works, where all cores share the clock.
 const BUSY_NS: u64 = 150_000;
 
-const KINDS: [Kind; 10] = [
+/// All kinds, each at its place.
+pub const KINDS: [Kind; 10] = [
     Kind::State,
     Kind::Register,
     Kind::Stack,

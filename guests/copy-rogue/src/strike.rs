@@ -1,6 +1,6 @@
 //! The faults themselves: in the handler of the timer, in the middle of whatever it interrupts.
 
-use crate::plan::{Fault, Kind};
+use crate::plan::{Fault, KINDS, Kind};
 use bulkhead_flight::copies::{STATE, State};
 use bulkhead_sdk::{Context, interrupt, time, window};
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,7 +19,10 @@ const DEPTH: u64 = 96;
 pub static AT: AtomicU64 = AtomicU64::new(NEVER);
 /// Value of a lie, never 0.
 pub static LIE: AtomicU64 = AtomicU64::new(1);
-static KIND: AtomicUsize = AtomicUsize::new(0);
+/// Release from which on a flipped bit has had no effect.
+pub static MIDDLE: AtomicU64 = AtomicU64::new(NEVER);
+/// A place in `KINDS`.
+static KIND: AtomicUsize = AtomicUsize::new(usize::MAX);
 static RANDOM: AtomicU64 = AtomicU64::new(0);
 /// Address of the state that is in use.
 static STATE_AT: AtomicU64 = AtomicU64::new(0);
@@ -36,6 +39,14 @@ pub fn prepare(context: Context, fault: Fault, instant: u64) {
         CHANNEL[1].store(own.size / 8, Relaxed);
     }
     AT.store(instant, Relaxed);
+}
+
+/// The fault, once it has struck.
+pub fn struck() -> Option<Kind> {
+    if AT.load(Relaxed) != NEVER {
+        return None;
+    }
+    KINDS.get(KIND.load(Relaxed)).copied()
 }
 
 /// Learns where the state is.
@@ -58,27 +69,25 @@ pub fn strike(frame: &mut interrupt::Frame, now: u64) {
     AT.store(NEVER, Relaxed);
     let random = RANDOM.load(Relaxed);
     let (bit, place) = (random & 63, random >> 6);
-    match KIND.load(Relaxed) {
-        kind if kind == Kind::State as usize => {
+    match KINDS.get(KIND.load(Relaxed)) {
+        Some(Kind::State) => {
             let state = STATE_AT.load(Relaxed);
             if state != 0 {
                 flip(state + place % STATE as u64 * 8, bit);
             }
         }
-        kind if kind == Kind::Register as usize => {
-            // The frame begins with the 15 registers.
-            flip(core::ptr::from_mut(frame) as u64 + place % 15 * 8, bit);
-        }
-        kind if kind == Kind::Stack as usize => flip((frame.rsp & !7) + place % DEPTH * 8, bit),
-        kind if kind == Kind::Stalls as usize => stall(),
-        kind if kind == Kind::Dies as usize => die(),
-        kind if kind == Kind::Denied as usize => {
-            // SAFETY: this program maps the address, its sandbox has nothing there: the monitor ends this life.
-            unsafe { core::ptr::read_volatile(NOWHERE as *const u64) };
-        }
-        kind if kind == Kind::Floods as usize => flood(random),
+        // The frame begins with the 15 registers.
+        Some(Kind::Register) => flip(core::ptr::from_mut(frame) as u64 + place % 15 * 8, bit),
+        Some(Kind::Stack) => flip((frame.rsp & !7) + place % DEPTH * 8, bit),
+        Some(Kind::Stalls) => stall(),
+        Some(Kind::Dies) => die(),
+        // SAFETY: this program maps the address, its sandbox has nothing there: the monitor ends this life.
+        Some(Kind::Denied) => unsafe {
+            core::ptr::read_volatile(NOWHERE as *const u64);
+        },
+        Some(Kind::Floods) => flood(random),
         // The others change messages from now on.
-        _ => {}
+        Some(Kind::Lies | Kind::Early | Kind::Late) | None => {}
     }
 }
 

@@ -156,7 +156,7 @@ fn one_at_a_time(bench: &Bench, kinds: u32, seed: u64) -> Result<String, String>
     let restarts = COPIES.iter().map(|name| Ok(seen.sandbox(name)?.restarts));
     let restarts = restarts.collect::<Result<Vec<_>, String>>()?;
     let faults = restarts.iter().sum::<u64>();
-    let spread = restarts.iter().all(|restarts| (5..=6).contains(restarts));
+    let spread = restarts.iter().all(|restarts| (5..=7).contains(restarts));
     seen.ensure(spread && !back.is_empty(), format!("they began anew {restarts:?} times"))?;
     let outvoted = back.len();
     Ok(format!(

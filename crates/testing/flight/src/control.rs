@@ -39,7 +39,7 @@ impl Controller {
     }
 
     /// One step, along a way to turn that the caller has found, with rates that are fed forward.
-    #[inline]
+    #[inline(always)]
     pub fn turn(
         &mut self,
         way: Vec3,
