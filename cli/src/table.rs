@@ -295,6 +295,9 @@ fn rights(out: &mut String, plan: &Plan) {
                 What::Ram(hpa) => format!("RAM at {hpa:#x}"),
                 What::Info => "its info page".into(),
                 What::Progress => "its progress words".into(),
+                What::Snapshots => {
+                    format!("its snapshots: two of {}", show(sandbox.snapshot * bulkhead_layout::PAGE))
+                }
                 What::Report(other) => format!("report of {}", plan.sandboxes[other].name),
                 What::Bar(n, bar) => format!("BAR {bar} of pci:{}", bdf(n)),
                 What::Vectors(n) => format!("MSI-X table of pci:{}, mediated", bdf(n)),
@@ -544,6 +547,7 @@ fn ladders(out: &mut String, plan: &Plan) {
                 match rung.step {
                     Step::Stop => "stop".to_owned(),
                     Step::Restart => "restart".to_owned(),
+                    Step::Warm => "restart warm".to_owned(),
                     Step::Alternative(other) => {
                         let name = sandbox.alternatives.get(other).map_or("?", |other| &other.name);
                         format!("alternative {name}")

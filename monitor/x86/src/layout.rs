@@ -10,18 +10,22 @@ use bulkhead_monitor_abi::link::Link;
 use bulkhead_monitor_abi::load::{Head, PROGRAM_GPA};
 use bulkhead_monitor_abi::map::{
     CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA, PROGRESS_VA,
-    REPORT_VA,
+    REPORT_VA, SNAPSHOTS_VA,
 };
 use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::peer::{BusMaster, Peer};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
+use bulkhead_monitor_abi::snapshot::Head as Snapshots;
 use bulkhead_monitor_abi::watch::{FixedPage, PART, PARTS, Progress};
-use bulkhead_monitor_abi::{MAX_CORES, MAX_SANDBOXES, mutant};
+use bulkhead_monitor_abi::{MAX_CORES, MAX_SANDBOXES, PAGE, mutant};
 use bulkhead_monitor_abi_x86::config::Config;
 use core::arch::asm;
 use core::ptr::read_volatile;
 use core::sync::atomic::AtomicU64;
+
+/// Words of a page that are summed up without a jump.
+const EACH: u64 = 32;
 
 /// A core's state, at the base of its stack. The handler of doorbells knows its first byte.
 #[repr(C)]
@@ -155,6 +159,38 @@ impl<S: Shell> Layout for Frame<S> {
 
     fn masters(&self, functions: Slice) -> &[BusMaster] {
         slice(functions)
+    }
+
+    fn snapshots(&self) -> &Snapshots {
+        // SAFETY: the host maps it there, writable, where the guest takes snapshots; its fields are atomics.
+        unsafe { &*(SNAPSHOTS_VA as *const Snapshots) }
+    }
+
+    fn keep(&self, to: u64, from: u64) {
+        Memory.copy(SNAPSHOTS_VA + to, GUEST_VA + from, PAGE);
+    }
+
+    fn kept(&self, at: u64) -> u64 {
+        let (mut sum, mut page) = (0, SNAPSHOTS_VA + at);
+        for _ in 0..PAGE / 8 / EACH {
+            // SAFETY: the host maps the page, and this core alone writes it. One instruction for a word: this is most
+            // of a snapshot.
+            unsafe {
+                asm!(
+                    ".set word, 0",
+                    ".rept {each}",
+                    "add {sum}, [{page} + word]",
+                    ".set word, word + 8",
+                    ".endr",
+                    each = const EACH,
+                    sum = inout(reg) sum,
+                    page = in(reg) page,
+                    options(nostack, readonly)
+                );
+            }
+            page += EACH * 8;
+        }
+        sum
     }
 
     fn bells(&self) -> &[Bell] {

@@ -79,5 +79,6 @@ macro_rules! needs {
             | when(cfg!(feature = "linux"), need::LINUX)
             | when(cfg!(feature = "watchdog"), need::WATCHDOG)
             | when(cfg!(feature = "ladder"), need::LADDER)
+            | when(cfg!(feature = "snapshot"), need::SNAPSHOT)
     }};
 }

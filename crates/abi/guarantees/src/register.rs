@@ -97,6 +97,9 @@ register! {
     "ladder" (5, Monitor) "a failure takes the rung that its ladder stands on, and a rung gives way at its limit"
         rests_on &["alternative-guest", "health-action", "health-ladder", "health-limit"],
         no_attack "no access is denied; the tests `ladder/` fail in four ways, and begin anew between their failures";
+    "snapshot-whole" (5, Monitor) "a life begins with a snapshot that was whole, or with none"
+        rests_on &["health-warm", "snapshot-guest", "snapshot-size"],
+        no_attack "a guest writes no snapshot; the tests `warm/` flip bits of one from outside";
     "own-state" (5, Processor) "control, debug and extended state of a guest stays on its own core"
         no_mutant "the processor checks these registers by itself";
     "ports" (8, Tables) "a guest reaches the ports of its devices, and no others"
@@ -197,6 +200,9 @@ register! {
         rests_on &["right-every"];
     "link-right" (8, Monitor) "a sandbox makes channels at run time with those that the manifest names"
         rests_on &["link-known", "link-count", "link-size"];
+    "snapshot-range" (7, Monitor) "a snapshot has pages of the guest's own memory, and no others";
+    "snapshot-room" (7, Monitor) "a snapshot has no more pages than the manifest gives room for"
+        rests_on &["snapshot-size"];
     "load-head" (7, Monitor) "a program is loaded only if its head fits the memory that waits for it";
     "load-sum" (7, Monitor) "a program is loaded only if its sum is right";
 }

@@ -101,8 +101,10 @@ pub struct Info {
     /// Microseconds within which each core is to move its progress word
     /// ([`bulkhead_monitor_abi::watch::Progress`]); 0: nobody looks, and there are no words.
     pub alive: u64,
+    /// Most bytes of a snapshot ([`bulkhead_monitor_abi::snapshot`]); 0: the guest takes none.
+    pub snapshot: u64,
     /// Padding.
-    pub reserved: [u64; 51],
+    pub reserved: [u64; 50],
 }
 
 const _: () = assert!(size_of::<Window>() == 64);

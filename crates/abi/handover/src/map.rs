@@ -18,6 +18,8 @@ pub const GUEST_HIGH: u64 = 0x1_0000_0000;
 pub const INFO_GPA: u64 = 0xD000_0000;
 /// Guest-physical page of [`bulkhead_monitor_abi::watch::Progress`], which the guest writes.
 pub const PROGRESS_GPA: u64 = INFO_GPA + 0x1000;
+/// Guest-physical base of a guest's snapshots ([`bulkhead_monitor_abi::snapshot`]), read-only.
+pub const SNAPSHOTS_GPA: u64 = INFO_GPA + 0x10_0000;
 /// Guest-physical base of the registers of a Linux's ends of channels, two pages for each in the manifest's
 /// order ([ivshmem](https://github.com/siemens/jailhouse/blob/master/Documentation/ivshmem-v2-specification.md)).
 pub const FUNCTIONS_GPA: u64 = 0xD080_0000;

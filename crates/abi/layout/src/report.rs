@@ -68,9 +68,10 @@ pub const CONDITION_NAMES: [&str; CONDITIONS] = [
     "monitor-sum",
     "control-block",
     "monitor-hang",
+    "snapshot-range",
 ];
 /// Names of a ladder's actions in the manifest and in reports, by [`bulkhead_monitor_abi::ladder::Rung::action`].
-pub const ACTION_NAMES: [&str; 4] = ["none", "stop", "restart", "alternative"];
+pub const ACTION_NAMES: [&str; 5] = ["none", "stop", "restart", "alternative", "restart warm"];
 
 /// Returns the size of a report with `cores` cores.
 #[must_use]

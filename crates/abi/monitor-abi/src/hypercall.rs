@@ -43,6 +43,14 @@ pub const CLOSE: u64 = 0x4248_0009;
 /// [`crate::link::state`]: phase in bits 2:0, epoch in 63:32. The owner's word has the sandbox to which the link is or
 /// was offered in bits 15:8, and the tag in 31:16.
 pub const LOOK: u64 = 0x4248_000A;
+/// Name pages of this sandbox's RAM for snapshots ([`crate::snapshot`]), behind those that were named in this life.
+/// Arguments: guest-physical address, a multiple of a page; pages. Needs `snapshot` in the manifest, and comes from the
+/// first core. Returns [`OK`], [`DENIED`] for memory that is not the sandbox's, [`BAD_ARGUMENT`] where no room is left.
+pub const KEEP: u64 = 0x4248_000B;
+/// Take a snapshot of the named pages. Argument: those that have changed since the last call, as a set in the order of
+/// their naming. From the first core. Returns [`OK`] once the snapshot is whole, [`BUSY`] while pages are left: call
+/// again. [`BAD_ARGUMENT`]: no page was named.
+pub const SNAPSHOT: u64 = 0x4248_000C;
 
 /// [`CONTROL`]: stop it.
 pub const CONTROL_STOP: u64 = 1;

@@ -19,7 +19,7 @@ pub const TIMES: usize = 8;
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Rung {
-    /// One of [`Rung::STOP`], [`Rung::RESTART`], [`Rung::ALTERNATIVE`].
+    /// One of [`Rung::STOP`], [`Rung::RESTART`], [`Rung::ALTERNATIVE`], [`Rung::WARM`].
     pub action: u8,
     /// How often it is taken within `within`, at most [`TIMES`]; 0: without a limit.
     pub times: u8,
@@ -36,6 +36,8 @@ impl Rung {
     pub const RESTART: u8 = 2;
     /// Another guest begins in its place.
     pub const ALTERNATIVE: u8 = 3;
+    /// The guest that runs begins anew, and is offered its last snapshot.
+    pub const WARM: u8 = 4;
 }
 
 /// A ladder. Unused rungs are zero.

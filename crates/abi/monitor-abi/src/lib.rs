@@ -19,6 +19,7 @@ pub mod pci;
 pub mod peer;
 pub mod record;
 pub mod report;
+pub mod snapshot;
 pub mod watch;
 
 /// Size of the smallest page, in bytes.

@@ -33,6 +33,8 @@ pub const LINES_VA: u64 = 0xFFFF_FFFF_8070_0000;
 pub const CORES_VA: u64 = 0xFFFF_FFFF_8050_0000;
 /// Distance of two cores' blocks.
 pub const CORE_STRIDE: u64 = 0x1_0000;
+/// Snapshots of the own guest ([`crate::snapshot`]), where the manifest has room for them.
+pub const SNAPSHOTS_VA: u64 = 0xFFFF_FFFF_8080_0000;
 /// In a core's block: stack, with the core's own state at its base.
 pub const CORE_STACK: u64 = 0x2000;
 /// Size of stack and state; also their alignment, so that a doorbell's handler finds

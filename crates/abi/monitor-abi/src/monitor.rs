@@ -130,6 +130,8 @@ pub struct Config {
     pub alternatives: Slice,
     /// Its peers ([`crate::peer::Peer`]).
     pub peers: Slice,
+    /// Pages of a snapshot ([`crate::snapshot`]), at most [`crate::snapshot::PAGES`]; 0: the guest takes none.
+    pub snapshot: u64,
 }
 
 /// First number of a ladder in [`Config::ends`].
@@ -170,5 +172,5 @@ pub struct Mailbox {
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 // The auditor reads it there (docs/links.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
-const _: () = assert!(size_of::<Config>() == 1088);
+const _: () = assert!(size_of::<Config>() == 1096);
 const _: () = assert!(crate::report::KINDS <= ENDS);

@@ -19,19 +19,23 @@ pub const LINUX: u32 = 1 << 6;
 pub const WATCHDOG: u32 = 1 << 7;
 /// Ladders, and guests that can take the place of the first one ([`crate::ladder`]).
 pub const LADDER: u32 = 1 << 8;
+/// Snapshots ([`crate::snapshot`]).
+pub const SNAPSHOT: u32 = 1 << 9;
 /// All of them.
-pub const ALL: u32 = (1 << 9) - 1;
+pub const ALL: u32 = (1 << 10) - 1;
 /// Needs of a sandbox that outlives failures.
 const RECOVERY: u32 = WATCHDOG | LADDER;
 
 /// Monitors that are built, by the names of their files: a smaller one first, the one with code for all last.
-pub const MONITORS: [(&str, u32); 6] = [
+pub const MONITORS: [(&str, u32); 8] = [
     ("monitor-small", CHANNELS),
     ("monitor-control", SMALL),
     ("monitor-control-watched", SMALL | RECOVERY),
-    ("monitor-plain", ALL & !(DEVICES | RECOVERY)),
-    ("monitor", ALL & !RECOVERY),
-    ("monitor-watched", ALL),
+    ("monitor-control-warm", SMALL | RECOVERY | SNAPSHOT),
+    ("monitor-plain", ALL & !(DEVICES | RECOVERY | SNAPSHOT)),
+    ("monitor", ALL & !(RECOVERY | SNAPSHOT)),
+    ("monitor-watched", ALL & !SNAPSHOT),
+    ("monitor-warm", ALL),
 ];
 
 /// Needs of a sandbox without devices that is no Linux.
@@ -67,5 +71,7 @@ mod tests {
         assert_eq!(MONITORS[smallest(LINUX)].0, "monitor-plain");
         assert_eq!(MONITORS[smallest(WATCHDOG)].0, "monitor-control-watched");
         assert_eq!(MONITORS[smallest(WATCHDOG | LINUX)].0, "monitor-watched");
+        assert_eq!(MONITORS[smallest(SNAPSHOT)].0, "monitor-control-warm");
+        assert_eq!(MONITORS[smallest(SNAPSHOT | DEVICES)].0, "monitor-warm");
     }
 }

@@ -15,7 +15,7 @@ pub const DENIALS: usize = 32;
 /// Newest deeds kept for each sandbox.
 pub const DEEDS: usize = 16;
 /// First denials of a life kept for each core.
-pub const FIRST: usize = 16;
+pub const FIRST: usize = 15;
 /// Bytes of a core's console ring, a power of two.
 pub const CONSOLE: usize = 4096;
 
@@ -182,10 +182,12 @@ pub enum Condition {
     ControlBlock = 25,
     /// A core of another sandbox has not moved its heartbeat in time ([`crate::peer`]).
     MonitorHang = 26,
+    /// Memory for a snapshot that is not the sandbox's.
+    Snapshot = 27,
 }
 
 /// Number of conditions.
-pub const CONDITIONS: usize = 27;
+pub const CONDITIONS: usize = 28;
 
 impl Condition {
     /// Returns the kind of access that it refuses.
@@ -202,7 +204,7 @@ impl Condition {
             | Self::IpiLogical
             | Self::IpiDestination => Kind::Ipi,
             Self::Instruction => Kind::Instruction,
-            Self::Control | Self::Offer | Self::Link => Kind::Hypercall,
+            Self::Control | Self::Offer | Self::Link | Self::Snapshot => Kind::Hypercall,
             Self::Shutdown => Kind::Shutdown,
             Self::DeviceRead | Self::DeviceWrite | Self::DeviceRest => Kind::Device,
             Self::Hang => Kind::Hang,
@@ -346,8 +348,10 @@ in_memory! {
         pub guest: u16,
         /// Incarnation of the sandbox that failed.
         pub incarnation: u32,
-        /// Padding.
-        pub reserved: u32,
+        /// [`crate::ladder::Rung::WARM`]: snapshots that were not whole.
+        pub broken: u32,
+        /// [`crate::ladder::Rung::WARM`]: generation of the snapshot that was offered; 0: none was whole.
+        pub snapshot: u64,
     }
 }
 
@@ -381,7 +385,7 @@ in_memory! {
         /// The incarnation that `first` is of.
         pub life: u32,
         /// Padding to the console.
-        pub reserved: [u32; 3],
+        pub reserved: [u32; 1],
         /// Console bytes; byte `n` lies at `n % CONSOLE`.
         pub console: [u8; CONSOLE],
     }
@@ -431,13 +435,13 @@ in_memory! {
         /// The last of them; number `n` lies at `(n - 1) % DEEDS`.
         pub deeds: [Deed; DEEDS],
         /// Padding.
-        pub reserved: [u32; 770],
+        pub reserved: [u32; 738],
     }
 }
 
 const _: () = assert!(size_of::<Denial>() == 48);
 const _: () = assert!(size_of::<Tally>() == 56);
-const _: () = assert!(size_of::<Deed>() == 40);
+const _: () = assert!(size_of::<Deed>() == 48);
 const _: () = assert!(size_of::<CoreReport>() == 8192);
 const _: () = assert!(core::mem::offset_of!(CoreReport, console) == 4096);
 const _: () = assert!(size_of::<Report>() == 4096);

@@ -31,6 +31,8 @@ pub struct Places {
     pub info: u64,
     /// Progress words of a guest.
     pub progress: u64,
+    /// Snapshots of a guest.
+    pub snapshots: u64,
     /// Reports that a guest may read, and the distance of two.
     pub reports: [u64; 2],
     /// Bytes from one function's configuration space to the next one's.

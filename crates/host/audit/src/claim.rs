@@ -124,6 +124,8 @@ pub struct Sandbox {
     pub taken: bool,
     /// Its monitor can keep the functions of these sandboxes from memory.
     pub quiets: Vec<usize>,
+    /// Most pages of a snapshot of its guest's; 0: it takes none.
+    pub snapshot: u64,
     /// Sandboxes with reports that it may read.
     pub observe: Vec<usize>,
     /// Starts with the machine; otherwise it may never have run.

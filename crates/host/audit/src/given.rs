@@ -42,8 +42,8 @@ pub fn to_guests(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Vec<Given>
     all.map(|segments| to_guest(claim, parts, index, segments.as_deref())).collect()
 }
 
-/// Lists the memory that a guest with these segments may reach. The frames of information page, progress words and
-/// reports are those that the monitors' own tables show.
+/// Lists the memory that a guest with these segments may reach. The frames of information page, progress words,
+/// snapshots and reports are those that the monitors' own tables show.
 fn to_guest(
     claim: &Claim,
     parts: &[Parts],
@@ -51,7 +51,8 @@ fn to_guest(
     segments: Option<&[Segment]>,
 ) -> Vec<Given> {
     let sandbox = &claim.sandboxes[index];
-    let &Places { page, info, progress, reports: [reports, stride], .. } = claim.arch.places();
+    let &Places { page, info, progress, snapshots, reports: [reports, stride], .. } =
+        claim.arch.places();
     let mut all = Vec::new();
     let mut give = |place: &Place, kind: (bool, bool), address, frame, len, (write, execute)| {
         let ((dma, device), place) = (kind, place.clone());
@@ -75,6 +76,9 @@ fn to_guest(
     }
     if let Some(frame) = parts[index].progress {
         give(&sandbox.place, SHOWN, progress, frame, page, RW);
+    }
+    for (n, &frame) in parts[index].snapshots.iter().enumerate() {
+        give(&sandbox.place, SHOWN, snapshots + n as u64 * page, frame, page, R);
     }
     for &seen in &sandbox.observe {
         for (n, &frame) in parts[seen].report.iter().enumerate() {

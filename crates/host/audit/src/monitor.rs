@@ -4,7 +4,7 @@
 
 use crate::arch::Places;
 use crate::check::Context;
-use crate::claim::{Claim, Function, Range};
+use crate::claim::{Claim, Function, Range, Sandbox};
 use crate::given::{overlaps, pages};
 use crate::memory::reads;
 use crate::paging::{Leaf, Regime};
@@ -17,6 +17,8 @@ const CONFIG: u64 = 0xFFFF_FFFF_8010_0000;
 const INFO: u64 = 0xFFFF_FFFF_8018_0000;
 /// Only with a watchdog that reads them.
 const PROGRESS: u64 = 0xFFFF_FFFF_8038_0000;
+/// Snapshots of the guest's: a page with what the monitor notes, then two buffers.
+const SNAPSHOTS: u64 = 0xFFFF_FFFF_8080_0000;
 const VECTORS: u64 = 0xFFFF_FFFF_8020_0000;
 const REPORT: u64 = 0xFFFF_FFFF_8030_0000;
 const MAILBOX: u64 = 0xFFFF_FFFF_8040_0000;
@@ -66,6 +68,8 @@ pub struct Parts {
     pub info: Option<u64>,
     /// The progress words.
     pub progress: Option<u64>,
+    /// The snapshots.
+    pub snapshots: Vec<u64>,
     /// The report: head, then cores.
     pub report: Vec<u64>,
     /// Control blocks by core.
@@ -81,6 +85,11 @@ pub struct Parts {
 const R: (bool, bool) = (false, false);
 const RW: (bool, bool) = (true, false);
 const RX: (bool, bool) = (false, true);
+
+/// Returns the pages of a guest's snapshots.
+const fn snapshots(sandbox: &Sandbox) -> u64 {
+    1 + 2 * sandbox.snapshot
+}
 
 fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     let window = |at, len, rights, what: &str| Window {
@@ -106,6 +115,9 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     all.push(window(INFO, page, R, "information page"));
     if sandbox.alive {
         all.push(window(PROGRESS, page, R, "progress words"));
+    }
+    if sandbox.snapshot > 0 {
+        all.push(window(SNAPSHOTS, snapshots(sandbox) * page, RW, "snapshots"));
     }
     if places.vectors {
         all.push(window(VECTORS, page, R, "interrupt descriptor table"));
@@ -232,6 +244,10 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
     let frame = |at: u64| regime.leaf(at).map(|l| l.frame + (at - l.address));
     parts.info = frame(INFO);
     parts.progress = frame(PROGRESS).filter(|_| claim.sandboxes[i].alive);
+    if claim.sandboxes[i].snapshot > 0 {
+        let pages = 0..snapshots(&claim.sandboxes[i]);
+        parts.snapshots = pages.filter_map(|n| frame(SNAPSHOTS + n * page)).collect();
+    }
     parts.report.extend(frame(REPORT));
     for core in 0..claim.sandboxes[i].cores.len() {
         let of = |pages: u64| frame(CORES + (core as u64 * CORE_STRIDE + pages) * page);

@@ -8,7 +8,7 @@ use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall as call;
 use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
 use bulkhead_layout::report::{CONDITION_NAMES, Condition, Denial, KIND_NAMES, Kind};
-use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Plan, Sandbox};
+use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Plan, Ram, Sandbox};
 use std::fmt;
 
 /// An explained denial.
@@ -382,8 +382,25 @@ fn may_link(sandbox: &Sandbox) -> bool {
     matches!(sandbox.guest, Guest::Bare { .. } | Guest::Linux { .. })
 }
 
+/// Explains why memory was not taken into snapshots.
+fn kept(who: &Sandbox, denial: &Denial) -> Words {
+    let (at, pages) = (denial.address, denial.info);
+    let end = pages.saturating_mul(PAGE).saturating_add(at);
+    let own = |ram: &Ram| at < ram.gpa + ram.len && end > ram.gpa;
+    let owner = if who.ram.iter().any(own) { "in part its own" } else { "not its RAM" };
+    (
+        format!("naming {pages} pages at guest-physical {at:#x} for snapshots"),
+        owner.into(),
+        const { Rule::of("snapshot-range") },
+        format!("nothing allows it: snapshots are of whole pages of {}'s RAM", who.name),
+    )
+}
+
 fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     const LINK: Rule = Rule::of("link-right");
+    if denial.condition == Condition::Snapshot as u16 {
+        return kept(who, denial);
+    }
     let first = denial.info as u32;
     let target = plan.sandboxes.get(first as usize);
     let name = target.map_or("…", |s| s.name.as_str());

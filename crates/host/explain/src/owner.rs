@@ -6,9 +6,10 @@ use crate::{arch, explain};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{CONTROL, CONTROL_START, index};
 use bulkhead_layout::map::{
-    GUEST_HIGH, INFO_GPA, LINKS_END, PROGRESS_GPA, REPORT_STRIDE, REPORTS_GPA,
+    GUEST_HIGH, INFO_GPA, LINKS_END, PROGRESS_GPA, REPORT_STRIDE, REPORTS_GPA, SNAPSHOTS_GPA,
 };
 use bulkhead_layout::report::Denial;
+use bulkhead_layout::snapshot::{PAGES, bytes};
 use bulkhead_plan::{
     Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, Right, Sandbox, Span, Trigger,
 };
@@ -447,6 +448,18 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
             _ => {
                 let value = "\"100 ms\"".to_owned();
                 words("nothing", Allow::Line { place: own, key: "alive", value })
+            }
+        };
+    }
+    if (SNAPSHOTS_GPA..SNAPSHOTS_GPA + bytes(PAGES as u64)).contains(&gpa) {
+        let why = "its monitor writes them".to_owned();
+        let kept = |gets, allow| answer("its snapshots".into(), why, gets, allow);
+        let store = who.store(plan.machine.arch.facts());
+        return match who.snapshot > 0 && gpa - SNAPSHOTS_GPA < store {
+            true => kept("reads", Allow::Has),
+            false => {
+                let value = "\"64 KiB\"".to_owned();
+                kept("nothing", Allow::Line { place: own, key: "snapshot", value })
             }
         };
     }

@@ -5,6 +5,7 @@ use crate::explain::{Explained, explain, fold};
 use crate::snapshot::{Core, SandboxSnapshot, Snapshot};
 use crate::x86::ARCH;
 use bulkhead_image::Baked;
+use bulkhead_layout::ladder::Rung as LadderRung;
 use bulkhead_layout::report::{self, ACTION_NAMES, CAUSE_NAMES, CONDITION_NAMES, Denial, State};
 use bulkhead_plan::{self as plan, Plan};
 use schemars::JsonSchema;
@@ -82,6 +83,9 @@ pub struct Sandbox {
     pub newest_denials: Vec<Explained>,
 }
 
+/// Name of a warm restart.
+const WARM: &str = ACTION_NAMES[LadderRung::WARM as usize];
+
 /// An answer of a ladder to a failure.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -100,6 +104,10 @@ pub struct Deed {
     pub action: &'static str,
     /// The guest that ran then: an alternative's name, or the sandbox's.
     pub guest: String,
+    /// Generation of the snapshot that a warm restart offered; null: none, as no whole one was there.
+    pub snapshot: Option<u64>,
+    /// Snapshots that such a restart found and that were not whole.
+    pub broken: u32,
     /// Microseconds until that guest's first instruction; null if it does not run, or not yet.
     pub took_us: Option<u64>,
     /// Incarnation of the sandbox that failed.
@@ -110,6 +118,16 @@ impl fmt::Display for Deed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, condition, core, rung, action, found_us, .. } = self;
         write!(f, "{number}. {condition} on core {core} at {found_us} us: {action} (rung {rung})")?;
+        match (self.snapshot, self.action == WARM) {
+            (Some(generation), _) => write!(f, ", from snapshot {generation}")?,
+            (None, true) => f.write_str(", without a snapshot")?,
+            _ => {}
+        }
+        match self.broken {
+            0 => {}
+            1 => f.write_str(", 1 was not whole")?,
+            several => write!(f, ", {several} were not whole")?,
+        }
         match self.took_us {
             Some(took) => write!(f, ", {} began {took} us later", self.guest),
             None => Ok(()),
@@ -263,6 +281,8 @@ fn deeds(plan: &plan::Sandbox, seen: &SandboxSnapshot, snapshot: &Snapshot, hz: 
         rung: deed.rung.saturating_add(1),
         action: word(&ACTION_NAMES, deed.action.into()),
         guest: name(deed.guest),
+        snapshot: (deed.snapshot != 0).then_some(deed.snapshot),
+        broken: deed.broken,
         took_us: (deed.begun != 0).then(|| us(deed.begun.saturating_sub(deed.found))),
         incarnation: deed.incarnation,
     };

@@ -119,6 +119,7 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
         *core = Core { control_pa: control + at, host_pa: host + at };
     }
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
+    config.snapshot = sandbox.snapshot;
     config.watch = sandbox.watch.map_or_else(Watch::default, |own| watch(input, own));
     for (to, ram) in config.ram.iter_mut().zip(&sandbox.ram) {
         *to = Ram { gpa: ram.gpa, len: ram.len };
@@ -201,6 +202,7 @@ fn ladders(config: &mut Config, tail: &mut Tail, sandbox: &Sandbox) {
         let (action, guest) = match rung.step {
             plan::Step::Stop => (Rung::STOP, 0),
             plan::Step::Restart => (Rung::RESTART, 0),
+            plan::Step::Warm => (Rung::WARM, 0),
             plan::Step::Alternative(number) => (Rung::ALTERNATIVE, number as u16 + 1),
         };
         let (times, within) = rung.at_most.unwrap_or_default();
@@ -357,6 +359,7 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
         (matches!(sandbox.guest, plan::Guest::Linux { .. }), need::LINUX),
         (sandbox.watch.is_some(), need::WATCHDOG),
         (!sandbox.ladders.is_empty() || failure, need::LADDER),
+        (sandbox.snapshot > 0, need::SNAPSHOT),
     ];
     all.into_iter().filter(|(needed, _)| *needed).fold(0, |set, (_, need)| set | need)
 }
@@ -375,6 +378,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
         (config.watch.least != 0, need::WATCHDOG, "a watchdog"),
         (config.peers.len != 0, need::WATCHDOG, "looks at other monitors"),
         (config.ladders.len != 0, need::LADDER, "ladders"),
+        (config.snapshot != 0, need::SNAPSHOT, "snapshots"),
     ];
     let lacks = told
         .into_iter()

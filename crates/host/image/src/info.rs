@@ -34,6 +34,7 @@ pub fn page(plan: &Plan, index: usize, args: &str) -> Info {
     info.monitors = monitors(plan);
     let alive = sandbox.watch.and_then(|watch| watch.alive);
     info.alive = alive.map_or(0, |alive| alive.every / 1_000);
+    info.snapshot = sandbox.snapshot * bulkhead_layout::PAGE;
     info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
     let seen =
         |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));

@@ -66,6 +66,7 @@ struct Places {
     config: (u64, u64),
     info: u64,
     progress: Option<u64>,
+    snapshots: Option<(u64, u64)>,
     vectors: Option<u64>,
     shadow: (u64, u64),
     stacks: u64,
@@ -136,7 +137,11 @@ pub fn bake<T: Target>(
         .collect::<Result<Vec<_>, Error>>()?;
     let alive = sandbox.watch.is_some_and(|watch| watch.alive.is_some());
     let progress = alive.then(|| pages.take(facts.page));
-    let shown = nested::Shown { info: info_pa, progress, reports, ends: &functions.ends };
+    let store = sandbox.store(facts);
+    let snapshots = (sandbox.snapshot > 0).then(|| (pages.take(store), store));
+    let kept = snapshots.map(|(pa, _)| pa);
+    let shown =
+        nested::Shown { info: info_pa, progress, snapshots: kept, reports, ends: &functions.ends };
     let (reached, root) =
         nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?;
     let links = nested::links::<T::Nested>(pages, input.plan, input.index, root)?;
@@ -186,6 +191,7 @@ pub fn bake<T: Target>(
         config: (config_pa, spare - config_pa),
         info: info_pa,
         progress,
+        snapshots,
         vectors,
         shadow: (shadow_pa, shadow_len),
         stacks,
@@ -229,6 +235,9 @@ fn space<T: Target>(
     }
     if let Some(progress) = places.progress {
         own.add(PROGRESS_VA, progress, page, Rights::R, "progress words");
+    }
+    if let Some((pa, len)) = places.snapshots {
+        own.add(SNAPSHOTS_VA, pa, len, Rights::RW, "snapshots");
     }
     own.add(SHADOW_VA, places.shadow.0, places.shadow.1, Rights::RW, "shadow of registers");
     for (span, rights) in &functions.pages {

@@ -46,6 +46,8 @@ pub struct Shown<'a> {
     pub info: u64,
     /// Its progress words.
     pub progress: Option<u64>,
+    /// Its snapshots.
+    pub snapshots: Option<u64>,
     /// All sandboxes' reports.
     pub reports: &'a [u64],
     /// Its ends of channels.
@@ -124,6 +126,7 @@ pub fn tables<F: Stage2>(
     };
     of_image(&mut space, &|what| match what {
         What::Info => Some((shown.info, "information page")),
+        What::Snapshots => shown.snapshots.map(|pa| (pa, "snapshots")),
         What::Report(other) => Some((shown.reports[other], "report of an observed sandbox")),
         _ => None,
     });

@@ -144,6 +144,8 @@ pub struct Sandbox {
     pub alive: Option<Alive>,
     /// Time in which the watchdog looks at each byte of text and constants, which nothing may change, such as `"10 s"`.
     pub sweep: Option<String>,
+    /// Most bytes of a snapshot, such as `"64 KiB"`: state of its guest that outlives it, for `restart warm`.
+    pub snapshot: Option<String>,
     /// Sandboxes with reports (state, exits, denials, console) that it may read.
     #[serde(default)]
     pub observe: Vec<String>,
@@ -558,6 +560,9 @@ pub struct Rung {
 pub enum Step {
     /// The guest that runs starts anew, its memory as at its first launch.
     Restart,
+    /// It starts anew, and can read its last snapshot.
+    #[serde(rename = "restart warm")]
+    Warm,
     /// Another guest starts in its place.
     Alternative,
     /// The sandbox is stopped.
@@ -725,4 +730,7 @@ pub enum Action {
     Stop,
     /// The sandbox starts anew, its memory as at the first launch.
     Restart,
+    /// It starts anew, and can read its last snapshot.
+    #[serde(rename = "restart warm")]
+    Warm,
 }

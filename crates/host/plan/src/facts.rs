@@ -59,6 +59,8 @@ pub struct GuestMap {
     pub info: u64,
     /// Progress words.
     pub progress: u64,
+    /// Its snapshots.
+    pub snapshots: u64,
     /// Reports of observed sandboxes.
     pub reports: u64,
     /// Distance of two reports.

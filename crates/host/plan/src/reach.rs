@@ -41,6 +41,8 @@ pub enum What {
     Info,
     /// Its progress words.
     Progress,
+    /// Its snapshots.
+    Snapshots,
     /// Report of a sandbox.
     Report(usize),
     /// A piece of a BAR: index of the function among its own, number of the BAR.
@@ -89,6 +91,10 @@ impl Plan {
         add(facts.guest.info, facts.page, Access::Read, What::Info);
         if sandbox.watch.is_some_and(|watch| watch.alive.is_some()) {
             add(facts.guest.progress, facts.page, Access::Write, What::Progress);
+        }
+        if sandbox.snapshot > 0 {
+            let len = sandbox.store(facts);
+            add(facts.guest.snapshots, len, Access::Read, What::Snapshots);
         }
         for &other in &sandbox.observe {
             let at = facts.guest.reports + other as u64 * facts.guest.report_stride;

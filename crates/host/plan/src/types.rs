@@ -289,6 +289,8 @@ pub enum Step {
     Stop,
     /// The guest that runs begins anew.
     Restart,
+    /// It begins anew, and is offered its last snapshot.
+    Warm,
     /// This of [`Sandbox::alternatives`] begins.
     Alternative(usize),
 }
@@ -337,6 +339,8 @@ pub struct Sandbox {
     pub watch: Option<Watch>,
     /// Looks of its monitor at others.
     pub peers: Vec<Peer>,
+    /// Most pages of a snapshot of its guest's; 0: it takes none.
+    pub snapshot: u64,
     /// Starts with the machine.
     pub autostart: bool,
     /// It is being tried out: accesses that are not granted are noted for its author.
@@ -363,6 +367,7 @@ impl Default for Sandbox {
             alternatives: Vec::new(),
             watch: None,
             peers: Vec::new(),
+            snapshot: 0,
             autostart: true,
             learn: false,
             criticality: None,
@@ -377,6 +382,12 @@ impl Sandbox {
         let again = |rung: &Rung| rung.step != Step::Stop;
         self.actions.contains(&Action::Restart)
             || self.ladders.iter().any(|ladder| ladder.rungs.iter().any(again))
+    }
+
+    /// Bytes of its snapshots: two of them, and what the monitor notes of them.
+    #[must_use]
+    pub const fn store(&self, facts: &Facts) -> u64 {
+        facts.paged(bulkhead_layout::snapshot::bytes(self.snapshot))
     }
 
     /// True if one of its lines is level-triggered.

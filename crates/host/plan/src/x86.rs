@@ -53,6 +53,7 @@ pub const SVM: Facts = Facts {
         ],
         info: map::INFO_GPA,
         progress: map::PROGRESS_GPA,
+        snapshots: map::SNAPSHOTS_GPA,
         reports: map::REPORTS_GPA,
         report_stride: map::REPORT_STRIDE,
         configuration: map::ECAM_GPA,

@@ -81,6 +81,7 @@ pub fn translate(
         need(sandbox.watch.is_some(), need::WATCHDOG);
         let failure = sandbox.actions[report::Kind::Failure as usize];
         need(failure != Action::Ignore || !sandbox.ladders.is_empty(), need::LADDER);
+        need(sandbox.snapshot > 0, need::SNAPSHOT);
         sandboxes.push(claim::Sandbox {
             monitor: monitors[need::smallest(needs)].clone(),
             name: sandbox.name.clone(),
@@ -96,6 +97,7 @@ pub fn translate(
             lines,
             observe: sandbox.observe.clone(),
             watched: sandbox.watch.is_some(),
+            snapshot: sandbox.snapshot,
             alive: sandbox.watch.is_some_and(|watch| watch.alive.is_some()),
             taken: plan.is_taken(index),
             quiets: { sandbox.peers.iter() }

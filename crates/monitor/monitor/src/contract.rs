@@ -11,6 +11,7 @@ use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::peer::{BusMaster, Peer};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
+use bulkhead_monitor_abi::snapshot;
 use bulkhead_monitor_abi::watch::{FixedPage, PART, Progress};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -38,6 +39,8 @@ pub struct Local {
     pub climbs: [Climb; LADDERS],
     /// First core's: what it has seen of other sandboxes' monitors.
     pub watching: Watching,
+    /// First core's: the next life is a warm one.
+    pub warm: Cell<bool>,
 }
 
 /// State of a core that the sandbox's other cores touch, too.
@@ -106,6 +109,12 @@ pub trait Layout {
     fn messages(&self, cores: Slice) -> &[[u64; 2]];
     /// Registers that keep a peer's functions from memory.
     fn masters(&self, functions: Slice) -> &[BusMaster];
+    /// Returns the first page of the guest's snapshots. Only with [`Config::snapshot`].
+    fn snapshots(&self) -> &snapshot::Head;
+    /// Copies a page of the guest's RAM to a byte of the snapshots.
+    fn keep(&self, to: u64, from: u64);
+    /// Sums up a page at a byte of the snapshots.
+    fn kept(&self, at: u64) -> u64;
     /// Doorbells of channels, by number.
     fn bells(&self) -> &[Bell];
     /// Ends of channels that are the sandbox's own.

@@ -3,8 +3,8 @@
 use crate::contract::Monitor;
 use crate::outcome::Outcome;
 use crate::record::{add, deny};
-use crate::{life, link, mail};
-use bulkhead_monitor_abi::hypercall::{Call, DENIED, NULL, OK, decide, number};
+use crate::{life, link, mail, snapshot};
+use bulkhead_monitor_abi::hypercall::{Call, DENIED, KEEP, NULL, OK, SNAPSHOT, decide, number};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{CONSOLE, Cause, Condition, Kind, State};
 use core::sync::atomic::Ordering;
@@ -26,6 +26,9 @@ pub fn handle<M: Monitor>(m: &M, length: u8) -> Outcome {
 pub fn decided<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
     let config = m.config();
     let arguments = [m.argument(0), m.argument(1)];
+    if M::has(need::SNAPSHOT) && (call == KEEP || call == SNAPSHOT) {
+        return snapshot::call(m, call, arguments, length);
+    }
     let wanted = decide(call, arguments, config.sandboxes, &config.rights, M::enforced);
     let done = Outcome::skip(Cause::Hypercall, length);
     let result = match wanted {

@@ -8,6 +8,7 @@ use bulkhead_monitor_abi::ladder::Rung;
 use bulkhead_monitor_abi::monitor::Start;
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{DEEDS, State};
+use bulkhead_monitor_abi::snapshot::Found;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Returns how the guest begins that has the place.
@@ -53,6 +54,9 @@ fn climb<M: Monitor>(m: &M, number: usize, end: End, incarnation: u32) -> State 
     if rung.action == Rung::ALTERNATIVE {
         guest.store(rung.guest.into(), Relaxed);
     }
+    if M::has(need::SNAPSHOT) {
+        m.local().warm.set(rung.action == Rung::WARM);
+    }
     let before = add(&m.report().deeds_done);
     let deed = &m.report().deeds[before as usize % DEEDS];
     deed.seq.store(0, Relaxed);
@@ -65,11 +69,21 @@ fn climb<M: Monitor>(m: &M, number: usize, end: End, incarnation: u32) -> State 
     deed.rung.store(at as u8, Relaxed);
     deed.guest.store(guest.load(Relaxed) as u16, Relaxed);
     deed.incarnation.store(incarnation, Relaxed);
+    deed.broken.store(0, Relaxed);
+    deed.snapshot.store(0, Relaxed);
     deed.seq.store(before + 1, Release);
     match rung.action {
         Rung::STOP => State::Stopped,
         _ => State::Launching,
     }
+}
+
+/// Notes the snapshot that the next life is offered.
+pub fn found<M: Monitor>(m: &M, found: Found) {
+    let done = m.report().deeds_done.load(Relaxed);
+    let deed = &m.report().deeds[done.wrapping_sub(1) as usize % DEEDS];
+    deed.broken.store(found.broken, Relaxed);
+    deed.snapshot.store(found.generation, Relaxed);
 }
 
 /// Notes that the guest runs again.
@@ -90,5 +104,6 @@ pub fn reset<M: Monitor>(m: &M) {
     if M::has(need::LADDER) {
         m.shared(0).guest.store(0, Relaxed);
         m.local().climbs.iter().for_each(|climb| climb.reset());
+        m.local().warm.set(false);
     }
 }

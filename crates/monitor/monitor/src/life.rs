@@ -4,7 +4,7 @@
 use crate::contract::Monitor;
 use crate::outcome::End;
 use crate::record::record;
-use crate::{ladder, link, mail, peer, signal, watch};
+use crate::{ladder, link, mail, peer, signal, snapshot, watch};
 use bulkhead_monitor_abi::cores::To;
 use bulkhead_monitor_abi::load::{HEAD, PROGRAM_GPA, sum};
 use bulkhead_monitor_abi::map::GUEST_VA;
@@ -47,6 +47,7 @@ fn launch<M: Monitor>(m: &M) {
     report.restarts.store(u64::from(incarnation(m)), Ordering::Relaxed);
     report.loaded.store(0, Ordering::Relaxed);
     state(m, State::Launching);
+    snapshot::begin(m);
     let loaded = load(m);
     match loaded {
         None => play(&mut m.memory(), m.ops(ladder::start(m).launch), 0),

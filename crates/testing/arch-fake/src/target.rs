@@ -43,6 +43,7 @@ pub const FACTS: Facts = Facts {
         ],
         info: 0x1_1000_0000,
         progress: 0x1_1800_0000,
+        snapshots: 0x1_1900_0000,
         reports: 0x1_2000_0000,
         report_stride: 0x10_0000,
         configuration: 0x1_4000_0000,

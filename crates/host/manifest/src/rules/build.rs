@@ -154,7 +154,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
             Some(raw::Action::Ignore) => Action::Ignore,
             Some(raw::Action::Stop) => Action::Stop,
             Some(raw::Action::Restart) => Action::Restart,
-            None => ladder().map_or(Action::Stop, |number| Action::Ladder(number as u8)),
+            Some(raw::Action::Warm) | None => ladder().map_or(Action::Stop, |number| Action::Ladder(number as u8)),
         };
         health.on.all().iter().for_each(|event| actions[*event as usize] = action);
     }
@@ -175,6 +175,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         actions,
         watch: super::watch::watch(item),
         peers: super::peer::peers(cx, item),
+        snapshot: super::snapshot::pages(item).unwrap_or(0),
         autostart: item.autostart,
         learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {

@@ -106,7 +106,7 @@ pub fn health_action(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// Rungs are in an order in which each can be reached, and the last one stays.
 pub fn health_ladder(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for sandbox in &cx.sandboxes {
-        let ladders = cx.healths.iter().filter(|health| health.ladder.is_some());
+        let ladders = cx.healths.iter().filter(|health| has_ladder(health));
         if let Some(health) = ladders.filter(|h| h.sandbox == sandbox.name).nth(LADDERS) {
             let message = format!("`{}` has more than {LADDERS} ladders", sandbox.name);
             let help = "give several kinds of findings one ladder: `on = [\"hang\", \"failure\"]`";
@@ -162,7 +162,7 @@ pub fn health_ladder(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                         format!("`{}` has no alternative `{}`", health.sandbox, brief(name));
                     refuse(at("name"), message, &help);
                 }
-                (Step::Restart | Step::Stop, Some(_)) => refuse(
+                (Step::Restart | Step::Warm | Step::Stop, Some(_)) => refuse(
                     at("name"),
                     "this action has no guest of its own".into(),
                     "leave `name` out: a restart begins the guest that runs",
@@ -171,6 +171,11 @@ pub fn health_ladder(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             }
         }
     }
+}
+
+/// Tells if an answer is a ladder for the monitor: one that is given, or a warm restart each time.
+fn has_ladder(health: &Health) -> bool {
+    health.ladder.is_some() || health.action == Some(Action::Warm)
 }
 
 /// A limit is a number of times in a time.
@@ -220,12 +225,13 @@ fn alternative(cx: &Context<'_, '_>, health: &Item<Health>, name: &str) -> Optio
 
 /// The ladders of a sandbox, and which of its entries have which; what some rule refuses is left out.
 pub fn ladders(cx: &Context<'_, '_>, sandbox: &str) -> (Vec<plan::Ladder>, Vec<usize>) {
-    let own = |health: &&Item<Health>| health.sandbox == sandbox && health.ladder.is_some();
+    let own = |health: &&Item<Health>| health.sandbox == sandbox && has_ladder(health);
     let (mut ladders, mut entries) = (Vec::new(), Vec::new());
     for health in cx.healths.iter().filter(own).take(LADDERS) {
         let rung = |rung: &Rung| {
             let step = match rung.action {
                 Step::Restart => plan::Step::Restart,
+                Step::Warm => plan::Step::Warm,
                 Step::Stop => plan::Step::Stop,
                 Step::Alternative => {
                     plan::Step::Alternative(alternative(cx, health, rung.name.as_deref()?)?)
@@ -234,7 +240,11 @@ pub fn ladders(cx: &Context<'_, '_>, sandbox: &str) -> (Vec<plan::Ladder>, Vec<u
             let limit = |limit: &AtMost| Some((limit.times as u8, within(limit).ok()?));
             Some(plan::Rung { step, at_most: rung.at_most.as_ref().and_then(limit) })
         };
-        let rungs = health.ladder.iter().flatten().filter_map(rung).take(RUNGS).collect();
+        let mut rungs: Vec<_> =
+            health.ladder.iter().flatten().filter_map(rung).take(RUNGS).collect();
+        if health.action == Some(Action::Warm) {
+            rungs = vec![plan::Rung { step: plan::Step::Warm, at_most: None }];
+        }
         ladders.push(plan::Ladder { place: cx.at(health, &[]).place(), rungs });
         entries.push(health.index);
     }

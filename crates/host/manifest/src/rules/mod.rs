@@ -18,6 +18,7 @@ pub mod names;
 pub mod pci;
 pub mod peer;
 pub mod rights;
+mod snapshot;
 pub mod watch;
 
 use crate::diagnostic::Diagnostic;
@@ -112,6 +113,10 @@ pub const ALL: &[Rule] = &[
     peer::peer_time,
     peer::peer_core,
     peer::health_monitor,
+    snapshot::snapshot_size,
+    snapshot::snapshot_guest,
+    snapshot::snapshot_unused,
+    snapshot::health_warm,
     monitors::monitors_guest,
     monitors::monitors_right,
     monitors::monitors_line,
@@ -198,6 +203,7 @@ pub const NAMES: &[&str] = &[
     "health-limit",
     "health-monitor",
     "health-twice",
+    "health-warm",
     "image-large",
     "irq-twice",
     "kernel-core",
@@ -284,6 +290,9 @@ pub const NAMES: &[&str] = &[
     "unknown-key",
     "unknown-value",
     "version-known",
+    "snapshot-guest",
+    "snapshot-size",
+    "snapshot-unused",
     "sweep-time",
     "watchdog-time",
     "watchdog-timer",
