@@ -5,7 +5,7 @@
 use super::driver::Job;
 use super::explained;
 use super::mutate::{MUTATIONS, Out, last};
-use super::{ladder, peer, ring, sweep, walk, watchdog};
+use super::{ladder, peer, ring, sweep, walk, warm, watchdog};
 use crate::build;
 use bulkhead_guarantees::{Guarantee, INVARIANTS, Keeper, REGISTER, find};
 use rogue::{Attack, Expect};
@@ -20,13 +20,18 @@ const SOURCES: [&str; 6] = [
     "crates/monitor/monitor-x86/src",
     "crates/abi/monitor-abi/src",
 ];
-/// Questions of the monitor that are no guarantee: this one makes a core late, to show the effect (`line/late`).
-const SWITCHES: [&str; 1] = ["line-prompt"];
+/// Questions of the monitor that are no guarantee. The first makes a core late, to show the effect (`line/late`). The
+/// others are steps of a snapshot that its model leaves out (`snapshot_commit.rs`).
+const SWITCHES: [&str; 5] =
+    ["line-prompt", "snapshot-buffer", "snapshot-flux", "snapshot-order", "snapshot-union"];
 /// Tests of mutants beside the mutation gate.
-const BESIDE: [(&str, &str); 5] = [
+const BESIDE: [(&str, &str); 8] = [
     ("doorbell-window", ring::MUTANT),
     ("ladder", ladder::MUTANT),
     ("peer", peer::MUTANT),
+    ("snapshot-range", warm::RANGE),
+    ("snapshot-room", warm::ROOM),
+    ("snapshot-whole", warm::WHOLE),
     ("sweep", sweep::MUTANT),
     ("watchdog", watchdog::MUTANT),
 ];

@@ -65,6 +65,7 @@ mod vmx;
 pub(crate) mod voter;
 mod vtd;
 mod walk;
+mod warm;
 mod watchdog;
 mod wrong;
 
@@ -118,6 +119,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(watchdog::jobs());
     jobs.extend(ladder::jobs());
     jobs.extend(peer::jobs());
+    jobs.extend(warm::jobs());
     jobs.extend(sweep::jobs());
     jobs.extend(voter::jobs());
     jobs.extend(mutate::jobs());

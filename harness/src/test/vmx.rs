@@ -3,7 +3,7 @@
 
 use super::driver::{self, Bench, Job, Verdict};
 use super::system::{Manifest, NEWER, OLDER, Seen, artifacts, run};
-use super::{attack, guest, kernel, ladder, watchdog};
+use super::{attack, guest, kernel, ladder, warm, watchdog};
 use crate::build;
 use crate::program::Program as _;
 use bulkhead_arch_x86::vmcs::{NPF_FINAL, NPF_WALK};
@@ -33,6 +33,9 @@ pub fn jobs() -> Vec<Job> {
         }),
         Job::one("vmx/ladder", 200, |bench| {
             ladder::stopped(&on_vmx(&ladder::each(), bench, LIMIT, BARE)?)
+        }),
+        Job::one("vmx/warm", 200, |bench| {
+            warm::climbed(&on_vmx(&warm::each(), bench, LIMIT, BARE)?)
         }),
         command(
             "vmx/command",

@@ -170,14 +170,16 @@ impl<S: Shell> Layout for Frame<S> {
         Memory.copy(SNAPSHOTS_VA + to, GUEST_VA + from, PAGE);
     }
 
+    #[inline(never)]
     fn kept(&self, at: u64) -> u64 {
-        let (mut sum, mut page) = (0, SNAPSHOTS_VA + at);
+        // From the middle on: offsets of a byte make short instructions.
+        let (mut sum, mut page) = (0, SNAPSHOTS_VA + at + EACH * 4);
         for _ in 0..PAGE / 8 / EACH {
             // SAFETY: the host maps the page, and this core alone writes it. One instruction for a word: this is most
             // of a snapshot.
             unsafe {
                 asm!(
-                    ".set word, 0",
+                    ".set word, -4 * {each}",
                     ".rept {each}",
                     "add {sum}, [{page} + word]",
                     ".set word, word + 8",

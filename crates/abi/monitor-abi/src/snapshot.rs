@@ -73,6 +73,7 @@ pub struct Buffer<W = AtomicU64> {
 
 impl<W: Word> Buffer<W> {
     /// Adds up the words that [`Buffer::sum`] is about, with a generation that may not be there yet.
+    #[inline(never)]
     fn total(&self, generation: u64) -> u64 {
         let pages = self.pages.load();
         let sums = self.sums.iter().take(pages as usize);
@@ -125,12 +126,15 @@ pub fn name<S: Store>(store: &S, at: u64, pages: u64, room: u64) -> bool {
     if pages > room.saturating_sub(named) && store.enforced("snapshot-room") {
         return false;
     }
+    let mut new = 0;
     for n in 0..pages {
-        head.pages[(named + n) as usize % PAGES].store(at + n * PAGE);
+        let page = (named + n) as usize % PAGES;
+        head.pages[page].store(at + n * PAGE);
+        new |= 1 << page;
     }
     head.named.store(named + pages);
     // Neither buffer has them, whatever an earlier life has left there.
-    owe(head, all(named + pages) & !all(named));
+    owe(head, new);
     true
 }
 
@@ -213,11 +217,10 @@ pub struct Found {
 pub fn begin<S: Store>(store: &S, warm: bool) -> Found {
     let head = store.head();
     let mut found = Found::default();
-    head.offered.store(0);
     for _ in &head.buffers {
         let Some(at) = newest(head) else { break };
         let buffer = &head.buffers[at & 1];
-        if warm && (whole(store, at) || !store.enforced("snapshot-sum")) {
+        if warm && (whole(store, at) || !store.enforced("snapshot-whole")) {
             found.generation = buffer.generation.load();
             head.buffer.store(at as u64);
             break;
@@ -233,8 +236,9 @@ pub fn begin<S: Store>(store: &S, warm: bool) -> Found {
 }
 
 /// Finds the buffer with the newest snapshot.
+#[inline(never)]
 fn newest<W: Word>(head: &Head<W>) -> Option<usize> {
-    let [first, second] = [0, 1].map(|n: usize| head.buffers[n].generation.load());
+    let [first, second] = head.buffers.each_ref().map(|buffer| buffer.generation.load());
     (first | second != 0).then_some(usize::from(second > first))
 }
 
@@ -253,13 +257,9 @@ fn owe<W: Word>(head: &Head<W>, pages: u64) {
     head.owed.iter().for_each(|owed| owed.store(owed.load() | pages));
 }
 
-/// Returns the set of the first `pages` pages.
+/// Returns the set of the first `pages` pages, from 1 to [`PAGES`].
 const fn all(pages: u64) -> u64 {
-    match pages {
-        0 => 0,
-        1..=63 => (1 << pages) - 1,
-        _ => u64::MAX,
-    }
+    u64::MAX.wrapping_shr((PAGES as u32).wrapping_sub(pages as u32))
 }
 
 #[cfg(test)]
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_set_has_the_first_pages() {
-        assert_eq!([0, 1, 2, 63, 64, 65].map(all), [0, 1, 3, u64::MAX >> 1, u64::MAX, u64::MAX]);
+        assert_eq!([1, 2, 63, 64].map(all), [1, 3, u64::MAX >> 1, u64::MAX]);
     }
 
     #[test]

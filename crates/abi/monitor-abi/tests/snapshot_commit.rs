@@ -350,7 +350,7 @@ fn a_life_begins_with_the_last_snapshot_that_was_whole() {
 #[test]
 fn each_step_that_is_left_out_is_found() {
     for (omitted, property) in [
-        ("snapshot-sum", "a life begins with a snapshot or with none"),
+        ("snapshot-whole", "a life begins with a snapshot or with none"),
         ("snapshot-order", "a life begins with a snapshot or with none"),
         ("snapshot-buffer", "a death loses no snapshot"),
         ("snapshot-union", "a life begins with a snapshot or with none"),

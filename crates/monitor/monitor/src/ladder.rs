@@ -69,8 +69,10 @@ fn climb<M: Monitor>(m: &M, number: usize, end: End, incarnation: u32) -> State 
     deed.rung.store(at as u8, Relaxed);
     deed.guest.store(guest.load(Relaxed) as u16, Relaxed);
     deed.incarnation.store(incarnation, Relaxed);
-    deed.broken.store(0, Relaxed);
-    deed.snapshot.store(0, Relaxed);
+    if M::has(need::SNAPSHOT) {
+        deed.broken.store(0, Relaxed);
+        deed.snapshot.store(0, Relaxed);
+    }
     deed.seq.store(before + 1, Release);
     match rung.action {
         Rung::STOP => State::Stopped,

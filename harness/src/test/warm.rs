@@ -1,0 +1,343 @@
+//! Snapshots: a guest that fails goes on from the last one that was whole.
+
+use super::driver::{Bench, Job};
+use super::mutate;
+use super::system::{Manifest, Seen, run, run_from};
+use bulkhead_explain::Deed;
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map::SNAPSHOTS_VA;
+use bulkhead_layout::report::State;
+use bulkhead_layout::snapshot::{Buffer, Head, place};
+use core::mem::offset_of;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Tests of monitors that lack something.
+pub const WHOLE: &str = "warm/mutant-whole";
+pub const RANGE: &str = "warm/mutant-range";
+pub const ROOM: &str = "warm/mutant-room";
+
+/// Steps of a life of the guest, and pages of its state.
+const ROUNDS: u64 = 20;
+const PAGES: u64 = 16;
+
+pub fn jobs() -> Vec<Job> {
+    vec![
+        Job::one("warm/restart", 120, restart),
+        Job::one("warm/ladder", 120, |bench| climbed(&run(&each(), &bench.dir, audited)?)),
+        Job::one("warm/middle", 120, middle),
+        Job::one("warm/cold", 120, cold),
+        Job::one("warm/start", 120, start),
+        Job::one("warm/flip", 120, flip),
+        Job::one("warm/lost", 120, lost),
+        Job::one("warm/write", 120, write),
+        Job::one("warm/attacks", 120, attacks),
+        Job::one(WHOLE, 400, whole),
+        Job::one(RANGE, 400, range),
+        Job::one(ROOM, 400, room),
+    ]
+}
+
+fn audited(options: &mut bulkhead_run::Options) {
+    options.audit = true;
+}
+
+/// A sandbox with `guests/warm` and an answer to all kinds of its failures.
+fn warm(name: &str, core: u32, args: &str, answer: &str) -> String {
+    let watch = match args.contains("hang") || args.contains("each") {
+        true => "watchdog = \"20 ms\"\nalive = \"15 ms\"\n",
+        false => "",
+    };
+    let hang = if watch.is_empty() { "" } else { ", \"hang\"" };
+    format!(
+        "[[sandbox]]\nname = \"{name}\"\ncores = [{core}]\nmemory = \"4 MiB\"\nsnapshot = \"{} KiB\"
+guest = {{ kind = \"bare\", program = \"artifact:warm\", args = \"{args}\" }}
+{watch}[[health]]\nsandbox = \"{name}\"
+on = [\"failure\", \"memory-violation\", \"triple-fault\"{hang}]\n{answer}\n",
+        PAGES * PAGE >> 10
+    )
+}
+
+const EACH_TIME: &str = "action = \"restart warm\"";
+
+fn system(ends: &[&str], parts: &[String]) -> Manifest {
+    Manifest(Manifest::new().ends_with(ends).0 + &parts.concat())
+}
+
+/// The deeds of a sandbox as action, generation, snapshots that were not whole.
+fn deeds(seen: &Seen, name: &str) -> Result<Vec<(&'static str, Option<u64>, u32)>, String> {
+    let deed = |deed: &Deed| (deed.action, deed.snapshot, deed.broken);
+    Ok(seen.sandbox(name)?.newest_deeds.iter().map(deed).collect())
+}
+
+/// Compares deeds, and what the guest said of its lives: generation and step of each.
+fn expect(
+    seen: &Seen,
+    name: &str,
+    expected: &[(&'static str, Option<u64>, u32)],
+    lives: &[(u64, u64)],
+) -> Result<(), String> {
+    let found = deeds(seen, name)?;
+    seen.ensure(found == expected, format!("{name}: {found:?}, expected {expected:?}"))?;
+    for (life, (generation, step)) in lives.iter().enumerate() {
+        let says =
+            format!("[{name}] warm: life {life} from snapshot {generation} at step {step}\n");
+        seen.ensure(seen.console.contains(&says), format!("no {says:?}"))?;
+    }
+    seen.ensure(!seen.console.contains("is torn"), "a state is torn")
+}
+
+/// Each kind of failure, three times: each life goes on where the one before was.
+fn restart(bench: &Bench) -> Result<String, String> {
+    const WAYS: [&str; 4] = ["exit", "memory", "shutdown", "hang"];
+    let parts = (0..).zip(WAYS);
+    let parts = parts.map(|(core, way)| warm(way, core, &format!("way={way} fails=3"), EACH_TIME));
+    let manifest = system(&WAYS, &parts.collect::<Vec<_>>());
+    let manifest = manifest.bare("steady", "victim", "", &[4], "8 MiB", "");
+    let seen = run(&manifest, &bench.dir, |o| {
+        audited(o);
+        o.limit = Duration::from_secs(100);
+    })?;
+    for way in WAYS {
+        let warm = |life| ("restart warm", Some(life * ROUNDS), 0);
+        let lives = [0, 1, 2, 3].map(|life| (life * ROUNDS, life * ROUNDS));
+        expect(&seen, way, &[1, 2, 3].map(warm), &lives)?;
+        seen.exited(way)?;
+    }
+    seen.undisturbed("steady", &["running", "exited"])?;
+    let found = &seen.audited()?.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    let deed = seen.sandbox("exit")?.newest_deeds[0].to_string();
+    let told = deed.contains("restart warm (rung 1), from snapshot 20, exit began");
+    seen.ensure(told, format!("the deed says {deed}"))?;
+    Ok(format!("{} ways, {} steps", WAYS.len(), 3 * ROUNDS))
+}
+
+/// A sandbox that fails in all ways in turn, with a ladder of two warm restarts, a cold one, a stop.
+pub fn each() -> Manifest {
+    let once = |times| format!("at_most = {{ times = {times}, within = \"100 s\" }}");
+    let ladder = format!(
+        "ladder = [{{ action = \"restart warm\", {} }}, {{ action = \"restart\", {} }}, {{ action = \"stop\" }}]",
+        once(2),
+        once(1)
+    );
+    system(&["one"], &[warm("one", 0, "way=each", &ladder)])
+}
+
+/// It has climbed its ladder: what was offered twice is not offered to the cold life.
+pub fn climbed(seen: &Seen) -> Result<String, String> {
+    let warm = |generation| ("restart warm", Some(generation), 0);
+    let expected = [warm(20), warm(40), ("restart", None, 0), ("stop", None, 0)];
+    expect(seen, "one", &expected, &[(0, 0), (20, 20), (40, 40), (0, 0)])?;
+    Ok("two warm lives, a cold one, a stop".into())
+}
+
+/// It fails in the middle of a snapshot: the one before is offered.
+fn middle(bench: &Bench) -> Result<String, String> {
+    let manifest = system(&["one"], &[warm("one", 0, "middle=1 fails=4", EACH_TIME)]);
+    let seen = run(&manifest, &bench.dir, audited)?;
+    let warm = |life| ("restart warm", Some(life * ROUNDS), 0);
+    let lives = [0, 1, 2, 3, 4].map(|life| (life * ROUNDS, life * ROUNDS));
+    expect(&seen, "one", &[1, 2, 3, 4].map(warm), &lives)?;
+    let unfinished = seen.console.matches("warm: 0xfffffffffffffffc in the middle").count();
+    seen.ensure(unfinished == 4, format!("{unfinished} snapshots were unfinished"))?;
+    seen.exited("one")?;
+    Ok("4 unfinished snapshots, none was offered".into())
+}
+
+/// A guest that fails before its first snapshot is whole begins cold, and the record says so.
+fn cold(bench: &Bench) -> Result<String, String> {
+    let manifest =
+        system(&["one"], &[warm("one", 0, "rounds=0 middle=1 fails=2", EACH_TIME)]);
+    let seen = run(&manifest, &bench.dir, |_| {})?;
+    let none = ("restart warm", None, 0);
+    expect(&seen, "one", &[none, none], &[(0, 0), (0, 0), (0, 0)])?;
+    let deed = seen.sandbox("one")?.newest_deeds[0].to_string();
+    let told = deed.contains("restart warm (rung 1), without a snapshot, one began");
+    seen.ensure(told, format!("the deed says {deed}"))?;
+    Ok("2 lives without a snapshot".into())
+}
+
+/// A guest that another sandbox starts begins cold.
+fn start(bench: &Bench) -> Result<String, String> {
+    let manifest = Manifest::new().ends_with(&["keeper"]).bare(
+        "keeper",
+        "warden",
+        "do=gone,flood,nap,gone calls=1 ask=start nap=20",
+        &[1],
+        "4 MiB",
+        "start = [\"one\"]\n",
+    );
+    let ladder = "ladder = [{ action = \"restart warm\", at_most = { times = 1, within = \"100 s\" } }, { action = \"stop\" }]";
+    let manifest = Manifest(manifest.0 + &warm("one", 0, "", ladder));
+    let seen = run(&manifest, &bench.dir, |_| {})?;
+    seen.exited("keeper")?;
+    let (warm, stop) = (("restart warm", Some(20), 0), ("stop", None, 0));
+    expect(&seen, "one", &[warm, stop, warm, stop], &[(0, 0), (20, 20), (0, 0), (20, 20)])?;
+    Ok("its snapshots were dropped".into())
+}
+
+/// Where a snapshot lies in the machine's memory.
+#[derive(Default)]
+struct Store {
+    ram: RefCell<PathBuf>,
+    pa: Cell<u64>,
+}
+
+impl Store {
+    fn word(&self, at: u64) -> std::io::Result<u64> {
+        let mut bytes = [0; 8];
+        File::open(&*self.ram.borrow())?.read_exact_at(&mut bytes, self.pa.get() + at)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Flips a bit of a buffer's last page.
+    fn flip(&self, buffer: usize) -> std::io::Result<()> {
+        let at = place(PAGES, buffer, PAGES as usize - 1) + PAGE - 8;
+        let word = self.word(at)? ^ 1 << 40;
+        let file = File::options().write(true).open(&*self.ram.borrow())?;
+        file.write_all_at(&word.to_le_bytes(), self.pa.get() + at)
+    }
+
+    /// Numbers of the buffers with the newest snapshot, and with the one before.
+    fn buffers(&self) -> std::io::Result<[usize; 2]> {
+        let generation = |buffer: usize| {
+            let header = offset_of!(Head, buffers) + buffer * size_of::<Buffer>();
+            self.word((header + offset_of!(Buffer, generation)) as u64)
+        };
+        Ok(if generation(0)? > generation(1)? { [0, 1] } else { [1, 0] })
+    }
+}
+
+/// Runs a sandbox that takes snapshots in its first life, and waits in its second one. Then a bit of the newest ones
+/// flips, of so many.
+fn flipped(
+    bench: &Bench,
+    flips: usize,
+    change: impl FnOnce(&mut bulkhead_run::Options),
+) -> Result<Seen, String> {
+    let store: Rc<Store> = Rc::default();
+    let (keep, started) = (Rc::clone(&store), Rc::clone(&store));
+    let (mut lives, mut flipped) = (0, None);
+    let manifest = system(&["one"], &[warm("one", 0, "still=300 fails=2", EACH_TIME)]);
+    let seen = run_from(
+        &manifest,
+        &bench.dir,
+        |o| {
+            change(o);
+            o.spoil = Some(Box::new(move |_, baked| {
+                let all = &baked.map.spaces[0].monitor.regions;
+                let own = all.iter().find(|region| region.at == SNAPSHOTS_VA);
+                keep.pa.set(own.map_or(0, |region| region.pa));
+            }));
+        },
+        |running| *started.ram.borrow_mut() = running.ram().path().to_owned(),
+        |(_, state), _| {
+            lives += u32::from(state == State::Running);
+            if state == State::Running && lives == 2 {
+                let done = store.buffers().and_then(|buffers| {
+                    buffers[..flips].iter().try_for_each(|buffer| store.flip(*buffer))
+                });
+                flipped = Some(done.map_err(|error| error.to_string()));
+            }
+        },
+    )?;
+    flipped.unwrap_or_else(|| Err("no second life was seen".into()))?;
+    Ok(seen)
+}
+
+/// A bit of the newest snapshot: its sum finds it, and the one before is offered.
+fn flip(bench: &Bench) -> Result<String, String> {
+    let seen = flipped(bench, 1, |_| {})?;
+    let expected = [("restart warm", Some(20), 0), ("restart warm", Some(19), 1)];
+    expect(&seen, "one", &expected, &[(0, 0), (20, 20), (19, 19)])?;
+    seen.exited("one")?;
+    let deed = seen.sandbox("one")?.newest_deeds[1].to_string();
+    let told = deed.contains("from snapshot 19, 1 was not whole, one began");
+    seen.ensure(told, format!("the deed says {deed}"))?;
+    Ok("the one before was offered".into())
+}
+
+/// A bit of both: neither is offered.
+fn lost(bench: &Bench) -> Result<String, String> {
+    let seen = flipped(bench, 2, |_| {})?;
+    let expected = [("restart warm", Some(20), 0), ("restart warm", None, 2)];
+    expect(&seen, "one", &expected, &[(0, 0), (20, 20), (0, 0)])?;
+    seen.exited("one")?;
+    Ok("neither was offered".into())
+}
+
+/// It writes to a snapshot, and is denied that.
+fn write(bench: &Bench) -> Result<String, String> {
+    let manifest = system(&["one"], &[warm("one", 0, "way=write fails=2", EACH_TIME)]);
+    let seen = run(&manifest, &bench.dir, audited)?;
+    let warm = |life| ("restart warm", Some(life * ROUNDS), 0);
+    expect(&seen, "one", &[1, 2].map(warm), &[(0, 0), (20, 20), (40, 40)])?;
+    let own = seen.denials.iter().find(|d| d.condition == "memory-write");
+    let own = own.ok_or_else(|| seen.wrong("no write was denied"))?.to_string();
+    seen.ensure(own.contains("its snapshots"), format!("the record says {own}"))?;
+    Ok("2 writes were denied".into())
+}
+
+/// Claims that are no pages of its own memory, more of them than there is room for, calls of a second core, a flood.
+fn attacks(bench: &Bench) -> Result<String, String> {
+    let manifest = system(&["one"], &[warm("one", 0, "attack=1", EACH_TIME)]);
+    let manifest = Manifest(manifest.0.replace("cores = [0]", "cores = [0, 1]"));
+    let manifest = manifest.bare("steady", "victim", "", &[4], "8 MiB", "");
+    let seen = run(&manifest, &bench.dir, audited)?;
+    seen.exited("one")?;
+    let refused = "0xfffffffffffffffe";
+    for what in ["nothing named", "more than there is room for", "one page more", "the second core"]
+    {
+        let says = format!("[one] warm: {what} got {refused}\n");
+        seen.ensure(seen.console.contains(&says), format!("no {says:?}"))?;
+    }
+    let own: Vec<_> = seen.denials.iter().filter(|d| d.condition == "snapshot-range").collect();
+    let claims: u64 = own.iter().map(|d| d.times).sum();
+    seen.ensure(claims == 12, format!("{claims} claims were denied"))?;
+    let told = own.iter().all(|d| d.to_string().contains("snapshot-range"));
+    seen.ensure(told, format!("the records say {own:?}"))?;
+    let s = seen.sandbox("one")?;
+    seen.ensure((s.state, s.restarts) == ("exited", 0), format!("{}, {}", s.state, s.restarts))?;
+    seen.undisturbed("steady", &["running", "exited"])?;
+    Ok(format!("{claims} claims"))
+}
+
+/// A monitor that believes each snapshot offers one with a wrong bit.
+fn whole(bench: &Bench) -> Result<String, String> {
+    mutate::build_mutants()?;
+    let folder = mutate::monitor_without("snapshot-whole")?;
+    let seen = flipped(bench, 1, |o| o.artifacts = folder)?;
+    seen.ensure(seen.console.contains("its state is torn"), "the state is not torn")?;
+    Ok("a monitor without sums offers a torn state".into())
+}
+
+/// A monitor that believes each address takes what is nobody's.
+fn range(bench: &Bench) -> Result<String, String> {
+    failed(bench, "snapshot-range", "attack=far", "far got 0x0")
+}
+
+/// A monitor that believes each number of pages.
+fn room(bench: &Bench) -> Result<String, String> {
+    failed(bench, "snapshot-room", "attack=1", "no page got")
+}
+
+/// A monitor without a rule ends for good, by its own tables, and harms its own sandbox alone.
+fn failed(bench: &Bench, rule: &str, args: &str, says: &str) -> Result<String, String> {
+    mutate::build_mutants()?;
+    let folder = mutate::monitor_without(rule)?;
+    let manifest = system(&["steady"], &[warm("one", 0, args, EACH_TIME)]);
+    let manifest = manifest.bare("steady", "victim", "", &[4], "8 MiB", "");
+    let with = run(&manifest, &bench.dir, |_| {})?;
+    let state = with.sandbox("one")?.state;
+    with.ensure(state == "exited", format!("with the rule it is {state}"))?;
+    let seen = run(&manifest, &bench.dir, |o| o.artifacts = folder)?;
+    let state = seen.sandbox("one")?.state;
+    seen.ensure(seen.console.contains(says), format!("no {says:?}"))?;
+    seen.ensure(state == "failed", format!("without the rule it is {state}"))?;
+    Ok("it fails, alone".into())
+}
