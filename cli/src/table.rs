@@ -296,7 +296,10 @@ fn rights(out: &mut String, plan: &Plan) {
                 What::Info => "its info page".into(),
                 What::Progress => "its progress words".into(),
                 What::Snapshots => {
-                    format!("its snapshots: two of {}", show(sandbox.snapshot * bulkhead_layout::PAGE))
+                    format!(
+                        "its snapshots: two of {}",
+                        show(sandbox.snapshot * bulkhead_layout::PAGE)
+                    )
                 }
                 What::Report(other) => format!("report of {}", plan.sandboxes[other].name),
                 What::Bar(n, bar) => format!("BAR {bar} of pci:{}", bdf(n)),

@@ -53,6 +53,48 @@ uint64_t bulkhead_status(uint32_t sandbox)
     return bulkhead_hypercall(BULKHEAD_HYPERCALL_STATUS, sandbox, 0, 0, 0);
 }
 
+/* Snapshots. */
+
+uint64_t bulkhead_snapshot_keep(const void *at, size_t bytes)
+{
+    uint64_t pages = (bytes + BULKHEAD_PAGE - 1) / BULKHEAD_PAGE;
+    return bulkhead_hypercall(BULKHEAD_HYPERCALL_KEEP, (uint64_t)(uintptr_t)at, pages, 0, 0);
+}
+
+uint64_t bulkhead_snapshot_take(uint64_t changed)
+{
+    uint64_t word;
+    do {
+        word = bulkhead_hypercall(BULKHEAD_HYPERCALL_SNAPSHOT, changed, 0, 0, 0);
+        changed = 0;
+    } while (word == BULKHEAD_BUSY);
+    return word;
+}
+
+static uint64_t kept(uint64_t offset)
+{
+    return *(const volatile uint64_t *)(uintptr_t)(BULKHEAD_SNAPSHOTS_GPA + offset);
+}
+
+uint64_t bulkhead_snapshot_last(struct bulkhead_context context)
+{
+    return context.info->snapshot ? kept(BULKHEAD_SNAPSHOT_OFFERED) : 0;
+}
+
+bool bulkhead_snapshot_read(struct bulkhead_context context, size_t page, void *to, size_t bytes)
+{
+    uint64_t room = context.info->snapshot / BULKHEAD_PAGE, buffer, pages, from;
+    if (!bulkhead_snapshot_last(context))
+        return false;
+    buffer = kept(BULKHEAD_SNAPSHOT_BUFFER) & 1;
+    pages = kept(BULKHEAD_SNAPSHOT_PAGES + buffer * BULKHEAD_SNAPSHOT_HEADER);
+    if (pages > room || page > pages || bytes > (pages - page) * BULKHEAD_PAGE)
+        return false;
+    from = BULKHEAD_SNAPSHOTS_GPA + (1 + room * buffer + page) * BULKHEAD_PAGE;
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return true;
+}
+
 /* Console. */
 
 static bool has_device;

@@ -52,6 +52,8 @@ struct bulkhead_info {
     uint64_t level_vectors[4];
     uint8_t more[BULKHEAD_INFO_OFFSET_MONITORS - BULKHEAD_INFO_OFFSET_BELLS];
     uint64_t monitors; /* kind of its monitor */
+    uint64_t alive;    /* microseconds from a move of a core's progress word to the next */
+    uint64_t snapshot; /* most bytes of a snapshot */
 };
 
 #define BULKHEAD_SAME(field, NAME) \
@@ -71,6 +73,7 @@ BULKHEAD_SAME(lines, LINES);
 BULKHEAD_SAME(level_lines, LEVEL_LINES);
 BULKHEAD_SAME(level_vectors, LEVEL_VECTORS);
 BULKHEAD_SAME(monitors, MONITORS);
+BULKHEAD_SAME(snapshot, SNAPSHOT);
 _Static_assert(sizeof(struct bulkhead_window) == BULKHEAD_INFO_WINDOW_SIZE, "window");
 
 /* Entry. */
@@ -99,6 +102,17 @@ _Noreturn void bulkhead_restart(void);
 void bulkhead_ready(void);
 uint64_t bulkhead_control(uint32_t sandbox, uint64_t request);
 uint64_t bulkhead_status(uint32_t sandbox);
+
+/* Snapshots: state that outlives this guest, where the manifest has `snapshot`. A guest puts it on pages of its own, names
+ * them in each life, and takes a snapshot with the set of pages that have changed. On the first core. */
+#define BULKHEAD_PAGED __attribute__((aligned(BULKHEAD_PAGE)))
+/* BULKHEAD_OK, or why not. */
+uint64_t bulkhead_snapshot_keep(const void *at, size_t bytes);
+uint64_t bulkhead_snapshot_take(uint64_t changed);
+/* Number of the snapshot that this life may begin with; 0: there is none. */
+uint64_t bulkhead_snapshot_last(struct bulkhead_context context);
+/* Copies bytes of it from the start of a page on; false: it does not have so many. */
+bool bulkhead_snapshot_read(struct bulkhead_context context, size_t page, void *to, size_t bytes);
 
 /* Interrupts and exceptions: a handler for each number, for all cores, with what was interrupted and the clock's
  * counter at entry. Handlers run with interrupts off, and interrupts are acknowledged after them. An exception without

@@ -3,10 +3,12 @@
 //!
 //! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead. N times it accepts the channel that
 //! it is offered at run time, and its owner takes it back. With `ticks` it measures so many ticks of its watchdog.
+//! With `snapshots=PAGES` it measures so many snapshots of that many pages, of which another one changes each time.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::layout::hypercall::NULL;
 use bulkhead_sdk::link::Links;
+use bulkhead_sdk::snapshot::{self, Paged};
 use bulkhead_sdk::{
     Context, apic, cores, hypercall, interrupt, mark, marker, println, time, watchdog,
 };
@@ -103,10 +105,38 @@ fn ticks(context: Context, rounds: u64) -> u32 {
     0
 }
 
+/// Takes snapshots of `pages` pages. Each round changes the next page, so that a buffer lacks two of them.
+fn snapshots(pages: u64, rounds: u64) -> u32 {
+    static STATE: Paged<[AtomicU64; 64 * 512]> = Paged([const { AtomicU64::new(0) }; 64 * 512]);
+    let kept = snapshot::keep(STATE.0.as_ptr().cast(), pages as usize * 4096);
+    // Both buffers are whole then.
+    let whole = kept.and_then(|()| snapshot::take(0)).and_then(|()| snapshot::take(0));
+    if whole.is_err() {
+        println!("micro: no snapshot is taken");
+        return 1;
+    }
+    hypercall::ready();
+    for round in 0..rounds {
+        let page = round % pages;
+        STATE.0[page as usize * 512].fetch_add(1, Ordering::Relaxed);
+        mark!(marker::BEGIN | marker::id::HYPERCALL);
+        let word = snapshot::step(1 << page);
+        mark!(marker::END | marker::id::HYPERCALL);
+        if word != hypercall::OK {
+            println!("micro: a snapshot takes more than a call");
+            return 1;
+        }
+    }
+    0
+}
+
 fn guest(context: Context) -> u32 {
     let rounds = context.arg_u64("rounds").unwrap_or(100);
     if context.arg("rung").is_some() {
         return rung(context, rounds);
+    }
+    if let Some(pages) = context.arg_u64("snapshots") {
+        return snapshots(pages.clamp(1, 64), rounds);
     }
     if context.arg("ticks").is_some() {
         return ticks(context, rounds);

@@ -4,13 +4,14 @@
 //!
 //! * `pages=N`: pages of its state (default: 16); `rounds=N`: steps of a life (default: 20);
 //! * `way=exit|memory|shutdown|hang|write|each` (`each`: the first four in turn), `fails=N` (default: for ever);
-//! * `middle=1`: it fails in the middle of a snapshot; `still=MS`: each second life takes none, and fails after that time;
+//! * `middle=1`: it fails in the middle of a snapshot; `still=N`: each second life takes none, and fails when N have changed;
 //! * `attack=1`: it makes calls that its monitor has to refuse, says what came of them, and ends;
 //! * `attack=far`: it names pages of nobody's beside its own, and takes a snapshot.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::layout::hypercall::{BAD_ARGUMENT, DENIED, KEEP, OK, SNAPSHOT};
 use bulkhead_sdk::layout::map::SNAPSHOTS_GPA;
+use bulkhead_sdk::layout::snapshot::place;
 use bulkhead_sdk::snapshot::{self, Last, Paged};
 use bulkhead_sdk::{Context, cores, hypercall, interrupt, println, time, watchdog};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,7 +34,10 @@ static STATE: Paged<[Page; MOST]> = Paged([const { [const { AtomicU64::new(0) };
 
 /// The step before `count`, or itself, that changed a page; 0: none did.
 fn changed_at(count: u64, page: usize, pages: usize) -> u64 {
-    (0..pages as u64).filter_map(|back| count.checked_sub(back)).find(|step| *step as usize % pages == page).unwrap_or(0)
+    (0..pages as u64)
+        .filter_map(|back| count.checked_sub(back))
+        .find(|step| *step as usize % pages == page)
+        .unwrap_or(0)
 }
 
 fn each_word(page: usize) -> impl Iterator<Item = &'static AtomicU64> {
@@ -92,11 +96,19 @@ fn fail(way: &str) -> u32 {
     CODE
 }
 
-/// Waits, and goes on reporting.
-fn pause(context: Context, ms: u64) {
-    let due = time::counter() + time::ticks(ms * 1_000_000);
-    while time::counter() < due {
-        watchdog::kick(context);
+/// Waits until the last words of so many snapshots have changed, for some seconds at most.
+fn wait(context: Context, pages: usize, flips: u64) {
+    let room = snapshot::room(context) / 4096;
+    let last = |buffer: usize| {
+        let at = SNAPSHOTS_GPA + place(room, buffer, pages - 1) + 4088;
+        // SAFETY: its snapshots, which its monitor maps, read-only.
+        unsafe { core::ptr::read_volatile(at as *const u64) }
+    };
+    let before = [last(0), last(1)];
+    let due = time::counter() + time::ticks(60_000_000_000);
+    let changed = || (0..2).filter(|n| last(*n) != before[*n]).count() as u64;
+    while changed() < flips && time::counter() < due {
+        core::hint::spin_loop();
     }
 }
 
@@ -125,7 +137,7 @@ fn guest(context: Context) -> u32 {
     }
     let still = number("still", 0);
     if still != 0 && life % 2 == 1 {
-        pause(context, still);
+        wait(context, pages, still);
         return CODE;
     }
     if let Err(why) = snapshot::keep(STATE.0.as_ptr().cast(), pages * size_of::<Page>()) {

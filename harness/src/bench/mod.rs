@@ -22,6 +22,7 @@ mod policies;
 mod recovery;
 mod rights;
 mod sched;
+mod snapshot;
 pub(crate) mod store;
 mod system;
 mod tcp;
@@ -58,7 +59,7 @@ impl Part {
 }
 
 /// Parts of a few seconds. Their figures are tests too: each has a bound.
-pub const SHORT: [Part; 19] = [
+pub const SHORT: [Part; 20] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -66,6 +67,7 @@ pub const SHORT: [Part; 19] = [
     part(&["monitor.hypercall", "monitor.icr"], monitor::calls),
     part(&["monitor.restart"], monitor::restart),
     part(&["recover.hang_found", "exits.watchdog"], watchdog::found),
+    part(&["recover.snapshot_64k"], snapshot::taken),
     part(&["recover.tick", "recover.sweep_word"], watchdog::tick),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),

@@ -131,6 +131,9 @@ pub fn sizes() -> Found {
     let watched = text("monitor-watched")? - text("monitor")?;
     let figure = Figure::new(bytes("monitor.text_watchdog", watched)).must(Must::AtMost(3_072.0));
     all.push(figure.note("what watchdogs, sweeps and ladders add to the largest; 1,536 for looks and as many for answers"));
+    let warm = text("monitor-control-warm")? - text("monitor-control-watched")?;
+    let figure = Figure::new(bytes("monitor.text_snapshot", warm)).must(Must::AtMost(1_536.0));
+    all.push(figure.note("what snapshots add to the smaller one with watchdogs and ladders"));
     let kernel = System::new("kernel", "sizes").baked()?;
     let own = kernel.map.parts.iter().filter(|part| part.owner == Some(0) && part.mapped);
     let own = own.filter(|part| part.what != "pristine guest").map(|part| part.len).sum::<u64>();

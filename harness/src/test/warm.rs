@@ -5,16 +5,14 @@ use super::mutate;
 use super::system::{Manifest, Seen, run, run_from};
 use bulkhead_explain::Deed;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::map::SNAPSHOTS_VA;
-use bulkhead_layout::report::State;
+use bulkhead_layout::map::{SNAPSHOTS_GPA, SNAPSHOTS_VA};
 use bulkhead_layout::snapshot::{Buffer, Head, place};
 use core::mem::offset_of;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Tests of monitors that lack something.
 pub const WHOLE: &str = "warm/mutant-whole";
@@ -151,8 +149,7 @@ fn middle(bench: &Bench) -> Result<String, String> {
 
 /// A guest that fails before its first snapshot is whole begins cold, and the record says so.
 fn cold(bench: &Bench) -> Result<String, String> {
-    let manifest =
-        system(&["one"], &[warm("one", 0, "rounds=0 middle=1 fails=2", EACH_TIME)]);
+    let manifest = system(&["one"], &[warm("one", 0, "rounds=0 middle=1 fails=2", EACH_TIME)]);
     let seen = run(&manifest, &bench.dir, |_| {})?;
     let none = ("restart warm", None, 0);
     expect(&seen, "one", &[none, none], &[(0, 0), (0, 0), (0, 0)])?;
@@ -181,26 +178,36 @@ fn start(bench: &Bench) -> Result<String, String> {
     Ok("its snapshots were dropped".into())
 }
 
-/// Where a snapshot lies in the machine's memory.
-#[derive(Default)]
+/// A sandbox's snapshots in the machine's memory.
 struct Store {
-    ram: RefCell<PathBuf>,
-    pa: Cell<u64>,
+    ram: File,
+    pa: u64,
 }
 
 impl Store {
     fn word(&self, at: u64) -> std::io::Result<u64> {
         let mut bytes = [0; 8];
-        File::open(&*self.ram.borrow())?.read_exact_at(&mut bytes, self.pa.get() + at)?;
+        self.ram.read_exact_at(&mut bytes, self.pa + at)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Flips a bit of a buffer's last page.
+    /// Waits until a life was offered a snapshot.
+    fn wait(&self, generation: u64) -> std::io::Result<()> {
+        let begun = Instant::now();
+        while self.word(offset_of!(Head, offered) as u64)? != generation {
+            if begun.elapsed() > Duration::from_secs(60) {
+                return Err(std::io::Error::other("no second life was seen"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Flips a bit of the last word of a buffer.
     fn flip(&self, buffer: usize) -> std::io::Result<()> {
         let at = place(PAGES, buffer, PAGES as usize - 1) + PAGE - 8;
         let word = self.word(at)? ^ 1 << 40;
-        let file = File::options().write(true).open(&*self.ram.borrow())?;
-        file.write_all_at(&word.to_le_bytes(), self.pa.get() + at)
+        self.ram.write_all_at(&word.to_le_bytes(), self.pa + at)
     }
 
     /// Numbers of the buffers with the newest snapshot, and with the one before.
@@ -213,17 +220,18 @@ impl Store {
     }
 }
 
-/// Runs a sandbox that takes snapshots in its first life, and waits in its second one. Then a bit of the newest ones
-/// flips, of so many.
+/// Runs a sandbox that takes snapshots in its first life. Its second one takes none, and waits until a bit has flipped
+/// in each of so many, the newest one first.
 fn flipped(
     bench: &Bench,
     flips: usize,
     change: impl FnOnce(&mut bulkhead_run::Options),
 ) -> Result<Seen, String> {
-    let store: Rc<Store> = Rc::default();
-    let (keep, started) = (Rc::clone(&store), Rc::clone(&store));
-    let (mut lives, mut flipped) = (0, None);
-    let manifest = system(&["one"], &[warm("one", 0, "still=300 fails=2", EACH_TIME)]);
+    let args = format!("still={flips} fails=2");
+    let manifest = system(&["one"], &[warm("one", 0, &args, EACH_TIME)]);
+    let pa = Rc::new(Cell::new(0));
+    let keep = Rc::clone(&pa);
+    let mut flipping = None;
     let seen = run_from(
         &manifest,
         &bench.dir,
@@ -232,21 +240,22 @@ fn flipped(
             o.spoil = Some(Box::new(move |_, baked| {
                 let all = &baked.map.spaces[0].monitor.regions;
                 let own = all.iter().find(|region| region.at == SNAPSHOTS_VA);
-                keep.pa.set(own.map_or(0, |region| region.pa));
+                keep.set(own.map_or(0, |region| region.pa));
             }));
         },
-        |running| *started.ram.borrow_mut() = running.ram().path().to_owned(),
-        |(_, state), _| {
-            lives += u32::from(state == State::Running);
-            if state == State::Running && lives == 2 {
-                let done = store.buffers().and_then(|buffers| {
-                    buffers[..flips].iter().try_for_each(|buffer| store.flip(*buffer))
-                });
-                flipped = Some(done.map_err(|error| error.to_string()));
-            }
+        |running| {
+            let (path, pa) = (running.ram().path().to_owned(), pa.get());
+            flipping = Some(std::thread::spawn(move || {
+                let store = Store { ram: File::options().read(true).write(true).open(path)?, pa };
+                store.wait(ROUNDS)?;
+                store.buffers()?[..flips].iter().try_for_each(|buffer| store.flip(*buffer))
+            }));
         },
+        |_, _| {},
     )?;
-    flipped.unwrap_or_else(|| Err("no second life was seen".into()))?;
+    let flipping = flipping.ok_or("the machine has not started")?;
+    let done = flipping.join().map_err(|_| "no bit was flipped")?;
+    done.map_err(|error| error.to_string())?;
     Ok(seen)
 }
 
@@ -278,8 +287,10 @@ fn write(bench: &Bench) -> Result<String, String> {
     let warm = |life| ("restart warm", Some(life * ROUNDS), 0);
     expect(&seen, "one", &[1, 2].map(warm), &[(0, 0), (20, 20), (40, 40)])?;
     let own = seen.denials.iter().find(|d| d.condition == "memory-write");
-    let own = own.ok_or_else(|| seen.wrong("no write was denied"))?.to_string();
-    seen.ensure(own.contains("its snapshots"), format!("the record says {own}"))?;
+    let own = own.ok_or_else(|| seen.wrong("no write was denied"))?;
+    let right = own.record.address == SNAPSHOTS_GPA + PAGE
+        && own.to_string().contains("its own, without that right");
+    seen.ensure(right, format!("the record says {own}"))?;
     Ok("2 writes were denied".into())
 }
 
@@ -330,8 +341,9 @@ fn room(bench: &Bench) -> Result<String, String> {
 fn failed(bench: &Bench, rule: &str, args: &str, says: &str) -> Result<String, String> {
     mutate::build_mutants()?;
     let folder = mutate::monitor_without(rule)?;
-    let manifest = system(&["steady"], &[warm("one", 0, args, EACH_TIME)]);
-    let manifest = manifest.bare("steady", "victim", "", &[4], "8 MiB", "");
+    let manifest = system(&["timer"], &[warm("one", 0, args, EACH_TIME)]);
+    let watch = "watchdog = \"40 ms\"\nalive = \"30 ms\"\n";
+    let manifest = manifest.bare("timer", "hang", "", &[3], "4 MiB", watch);
     let with = run(&manifest, &bench.dir, |_| {})?;
     let state = with.sandbox("one")?.state;
     with.ensure(state == "exited", format!("with the rule it is {state}"))?;
@@ -339,5 +351,6 @@ fn failed(bench: &Bench, rule: &str, args: &str, says: &str) -> Result<String, S
     let state = seen.sandbox("one")?.state;
     seen.ensure(seen.console.contains(says), format!("no {says:?}"))?;
     seen.ensure(state == "failed", format!("without the rule it is {state}"))?;
+    seen.exited("timer")?;
     Ok("it fails, alone".into())
 }

@@ -3,8 +3,9 @@
 //! them without it.
 
 use bulkhead_layout::info::{self, Info, Window};
+use bulkhead_layout::snapshot::{Buffer, Head};
 use bulkhead_layout::x86::{self, port};
-use bulkhead_layout::{MAX_CORES, bell, hypercall, link, map, telemetry};
+use bulkhead_layout::{MAX_CORES, PAGE, bell, hypercall, link, map, telemetry};
 use std::fmt::Write;
 use std::mem::offset_of;
 
@@ -50,16 +51,25 @@ fn begin(what: &str, guard: &str) -> String {
 
 fn portable() -> String {
     let mut out = begin("Numbers of the guest's interface", "BULKHEAD_LAYOUT_H");
-    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE LOOK);
+    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE LOOK KEEP SNAPSHOT);
     numbers!(out, "", hypercall: CONTROL_STOP CONTROL_START CONTROL_RESTART);
     numbers!(out, "", hypercall: OK NO_CALL BAD_ARGUMENT DENIED BUSY);
-    numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
+    numbers!(out, "", map: INFO_GPA SNAPSHOTS_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
     numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME LINK);
     numbers!(out, "LINK_", link: IDLE GONE BUSY OPEN LEAVING LOSING);
-    offsets!(out: version sandbox name clock.hz clock.timer_hz memory cores windows core_ids window args lines level_lines level_vectors bells sandboxes control image names monitors);
+    offsets!(out: version sandbox name clock.hz clock.timer_hz memory cores windows core_ids window args lines level_lines level_vectors bells sandboxes control image names monitors snapshot);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);
     define(&mut out, "INFO_ARGS_SIZE", 256);
     define(&mut out, "MAX_CORES", MAX_CORES as u64);
+    define(&mut out, "PAGE", PAGE);
+    for (name, at) in [
+        ("OFFERED", offset_of!(Head, offered)),
+        ("BUFFER", offset_of!(Head, buffer)),
+        ("PAGES", offset_of!(Head, buffers) + offset_of!(Buffer, pages)),
+        ("HEADER", size_of::<Buffer>()),
+    ] {
+        define(&mut out, &format!("SNAPSHOT_{name}"), at as u64);
+    }
     define(&mut out, "MAX_BELLS", bell::MAX_BELLS as u64);
     out.push('\n');
     numbers!(out, "TELEMETRY_", telemetry: MAGIC VERSION SLOTS SLOT_WORDS HEADER_WORDS BUCKETS);

@@ -3,7 +3,9 @@
 //! the steps that the protocol needs is left out, and the model finds what goes wrong.
 
 use bulkhead_monitor_abi::PAGE;
-use bulkhead_monitor_abi::snapshot::{Buffer, Found, Head, PAGES, Store, Taken, Word, begin, name, take};
+use bulkhead_monitor_abi::snapshot::{
+    Buffer, Found, Head, PAGES, Store, Taken, Word, begin, name, take,
+};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use std::cell::Cell;
 
@@ -269,13 +271,17 @@ impl Model for Snapshots {
             steps.extend((0..NAMED).map(Step::Write));
             steps.push(Step::Die);
             if world.kept.iter().all(|kept| kept.generation < GENERATIONS) {
-                let needed = stores(|| { let _ = take(&Machine::of(world, self.0, ALL), world.changed, MOST); });
+                let needed = stores(|| {
+                    let _ = take(&Machine::of(world, self.0, ALL), world.changed, MOST);
+                });
                 steps.extend((0..needed).chain([ALL]).map(Step::Take));
             }
             return;
         }
         for warm in [true, false] {
-            let needed = stores(|| { let _ = self.life(&Machine::of(world, self.0, ALL), warm); });
+            let needed = stores(|| {
+                let _ = self.life(&Machine::of(world, self.0, ALL), warm);
+            });
             steps.extend((0..needed).chain([ALL]).map(|stores| Step::Begin(warm, stores)));
         }
         if world.flips == 0 {

@@ -58,7 +58,13 @@ pub fn call<M: Monitor>(m: &M, call: u64, [first, second]: [u64; 2], length: u8)
         _ if !m.is_first() => BAD_ARGUMENT,
         KEEP if !snapshot::inside(&config.ram, first, second) && M::enforced("snapshot-range") => {
             m.answer(DENIED);
-            return deny(m, Condition::Snapshot, first, second, Outcome::skip(Cause::Denied, length));
+            return deny(
+                m,
+                Condition::Snapshot,
+                first,
+                second,
+                Outcome::skip(Cause::Denied, length),
+            );
         }
         KEEP => match snapshot::name(&Own(m), first, second, room) {
             true => OK,

@@ -154,7 +154,9 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
             Some(raw::Action::Ignore) => Action::Ignore,
             Some(raw::Action::Stop) => Action::Stop,
             Some(raw::Action::Restart) => Action::Restart,
-            Some(raw::Action::Warm) | None => ladder().map_or(Action::Stop, |number| Action::Ladder(number as u8)),
+            Some(raw::Action::Warm) | None => {
+                ladder().map_or(Action::Stop, |number| Action::Ladder(number as u8))
+            }
         };
         health.on.all().iter().for_each(|event| actions[*event as usize] = action);
     }

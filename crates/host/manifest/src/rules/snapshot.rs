@@ -23,7 +23,8 @@ pub fn snapshot_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             Ok(size) if size > memory => ": that is more than its memory".into(),
             Ok(_) => continue,
         };
-        let message = format!("a snapshot of `{}` cannot have `{}`{why}", sandbox.name, brief(text));
+        let message =
+            format!("a snapshot of `{}` cannot have `{}`{why}", sandbox.name, brief(text));
         let meant = size::meant(text).map(|meant| format!("; did you mean `\"{meant}\"`?"));
         let help = format!(
             "write whole pages of 4 KiB, up to `\"{} KiB\"`{}",
