@@ -103,8 +103,8 @@ void bulkhead_ready(void);
 uint64_t bulkhead_control(uint32_t sandbox, uint64_t request);
 uint64_t bulkhead_status(uint32_t sandbox);
 
-/* Snapshots: state that outlives this guest, where the manifest has `snapshot`. A guest puts it on pages of its own, names
- * them in each life, and takes a snapshot with the set of pages that have changed. On the first core. */
+/* Snapshots: state that outlives this guest, where the manifest has `snapshot`. A guest puts it on pages of its own,
+ * names them in each life, and takes a snapshot with the set of pages that have changed. On the first core. */
 #define BULKHEAD_PAGED __attribute__((aligned(BULKHEAD_PAGE)))
 /* BULKHEAD_OK, or why not. */
 uint64_t bulkhead_snapshot_keep(const void *at, size_t bytes);

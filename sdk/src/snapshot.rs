@@ -1,8 +1,8 @@
 //! Snapshots: state of this guest that outlives it, where the manifest has `snapshot` and answers a failure with
 //! `restart warm`.
 //!
-//! A guest puts its state on pages of its own ([`Paged`]), names them with [`keep`] in each life, and calls [`take`] when
-//! the state is whole, with the pages that have changed. In the next life [`last`] has the newest whole snapshot.
+//! A guest puts its state on pages of its own ([`Paged`]), and names them with [`keep`] in each life. It calls [`take`]
+//! when the state is whole, with the pages that have changed. In the next life [`last`] has the newest whole snapshot.
 
 use crate::{Context, hypercall};
 use bulkhead_layout::PAGE;
@@ -37,8 +37,8 @@ pub fn keep(at: *const u8, bytes: usize) -> Result<(), Refused> {
     }
 }
 
-/// Takes a snapshot of all pages that were named. `changed` is the set of those that have changed since the last one: bit
-/// 0 is the page that was named first. After [`keep`] all new pages count as changed. On the first core.
+/// Takes a snapshot of all pages that were named. `changed` is the set of those that have changed since the last one:
+/// bit 0 is the page that was named first. After [`keep`] all new pages count as changed. On the first core.
 ///
 /// The state has to stay as it is until this returns: a monitor copies a few pages in a call.
 ///
@@ -76,8 +76,8 @@ pub fn last(context: Context) -> Option<Last> {
     if room == 0 {
         return None;
     }
-    // SAFETY: the information page is the monitor's word that the page is mapped, read-only, as long as the sandbox runs;
-    // its fields are atomics.
+    // SAFETY: the information page is the monitor's word that the page is mapped, read-only, as long as the sandbox
+    // runs; its fields are atomics.
     let head = unsafe { &*(SNAPSHOTS_GPA as *const Head) };
     let load = |word: &AtomicU64| word.load(Ordering::Acquire);
     let (generation, buffer) = (load(&head.offered), load(&head.buffer) as usize & 1);

@@ -4,7 +4,8 @@
 //!
 //! * `pages=N`: pages of its state (default: 16); `rounds=N`: steps of a life (default: 20);
 //! * `way=exit|memory|shutdown|hang|write|each` (`each`: the first four in turn), `fails=N` (default: for ever);
-//! * `middle=1`: it fails in the middle of a snapshot; `still=N`: each second life takes none, and fails when N have changed;
+//! * `middle=1`: it fails in the middle of a snapshot;
+//! * `still=N`: each second life takes none, and fails when N have changed;
 //! * `attack=1`: it makes calls that its monitor has to refuse, says what came of them, and ends;
 //! * `attack=far`: it names pages of nobody's beside its own, and takes a snapshot.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -165,7 +166,7 @@ fn guest(context: Context) -> u32 {
     fail(way)
 }
 
-/// What the second core is answered.
+/// Answer to the second core.
 static SECOND: AtomicU64 = AtomicU64::new(1);
 
 fn second(_: Context, _: usize) {

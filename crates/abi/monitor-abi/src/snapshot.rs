@@ -4,11 +4,11 @@
 //! into one of two buffers, which the guest can read and not write. The other buffer holds the snapshot before, whole,
 //! until this one is. The guest's next life may begin with the newest snapshot that is whole.
 //!
-//! A buffer has a sum for each page, and one for its header. It has no generation while it is in flux: the generation is
-//! taken away before the first page is written, and given behind the last one.
+//! A buffer has a sum for each page, and one for its header. It has no generation while it is in flux. The generation
+//! is taken away before the first page is written, and given behind the last one.
 //!
-//! All of it runs on the sandbox's first core, in its monitor, so nothing here is done by two cores. What can happen
-//! between any two stores is that the monitor stops for ever, and that another one begins the next life.
+//! All of it runs on the sandbox's first core, in its monitor, so nothing here is done by two cores. The monitor may
+//! stop for ever between any two stores, and another one begins the next life.
 
 use crate::PAGE;
 use crate::monitor::Ram;
@@ -149,8 +149,8 @@ pub enum Taken {
     Nothing,
 }
 
-/// Goes on with a snapshot of all pages that were named, and copies `most` of them at most. `changed` has those that have
-/// changed since the last call: a claim, by which the guest harms its own snapshots at most.
+/// Goes on with a snapshot of all pages that were named, and copies `most` of them at most. `changed` has those that
+/// have changed since the last call: a claim, by which the guest harms its own snapshots at most.
 pub fn take<S: Store>(store: &S, changed: u64, most: u32) -> Taken {
     let head = store.head();
     let named = head.named.load();

@@ -81,7 +81,7 @@ thread_local! {
     static LEFT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A word whose stores have an effect while some are left.
+/// A word. Stores to it have an effect while some are left.
 struct Counted(Cell<u64>);
 
 impl Word for Counted {

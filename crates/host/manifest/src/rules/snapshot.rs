@@ -25,7 +25,8 @@ pub fn snapshot_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         };
         let message =
             format!("a snapshot of `{}` cannot have `{}`{why}", sandbox.name, brief(text));
-        let meant = size::meant(text).map(|meant| format!("; did you mean `\"{meant}\"`?"));
+        let meant = size::meant(text).filter(|_| size::parse(text).is_err());
+        let meant = meant.map(|meant| format!("; did you mean `\"{meant}\"`?"));
         let help = format!(
             "write whole pages of 4 KiB, up to `\"{} KiB\"`{}",
             MOST >> 10,
