@@ -100,14 +100,15 @@ fn fail(way: &str) -> u32 {
 /// Waits until the last words of so many snapshots have changed, for some seconds at most.
 fn wait(context: Context, pages: usize, flips: u64) {
     let room = snapshot::room(context) / 4096;
+    // In both: the last page was changed before the older one was taken.
+    let before = STATE.0[pages - 1][WORDS - 1].load(Relaxed);
     let last = |buffer: usize| {
         let at = SNAPSHOTS_GPA + place(room, buffer, pages - 1) + 4088;
         // SAFETY: its snapshots, which its monitor maps, read-only.
         unsafe { core::ptr::read_volatile(at as *const u64) }
     };
-    let before = [last(0), last(1)];
     let due = time::counter() + time::ticks(60_000_000_000);
-    let changed = || (0..2).filter(|n| last(*n) != before[*n]).count() as u64;
+    let changed = || (0..2).filter(|n| last(*n) != before).count() as u64;
     while changed() < flips && time::counter() < due {
         core::hint::spin_loop();
     }
@@ -136,14 +137,14 @@ fn guest(context: Context) -> u32 {
         println!("warm: life {life} is well at step {count}");
         return 0;
     }
+    if let Err(why) = snapshot::keep(STATE.0.as_ptr().cast(), pages * size_of::<Page>()) {
+        println!("warm: its state is refused: {:#x}", why.0);
+        return WRONG;
+    }
     let still = number("still", 0);
     if still != 0 && life % 2 == 1 {
         wait(context, pages, still);
         return CODE;
-    }
-    if let Err(why) = snapshot::keep(STATE.0.as_ptr().cast(), pages * size_of::<Page>()) {
-        println!("warm: its state is refused: {:#x}", why.0);
-        return WRONG;
     }
     for _ in 0..number("rounds", 20) {
         let changed = step(pages);

@@ -12,12 +12,10 @@ const ROUNDS: u64 = 64;
 /// Instructions for a snapshot of 64 KiB of which 4 KiB changed, in the worst order: the page before was another one.
 pub fn taken() -> Found {
     const CORES: &str = "cores = [0, 1]\nmemory = \"4 MiB\"\n";
-    let own = "cores = [0]\nmemory = \"4 MiB\"\nsnapshot = \"64 KiB\"\n";
-    let warm =
-        "[[health]]\nsandbox = \"micro\"\non = \"failure\"\naction = \"restart warm\"\n[run]\n";
+    let own = "cores = [0]\nmemory = \"4 MiB\"\nsnapshot = \"64 KiB\"\n\
+        [[health]]\nsandbox = \"micro\"\non = \"failure\"\naction = \"restart warm\"\n";
     let ran = System::new("micro", "snapshot")
         .changed(CORES, own)
-        .changed("[run]\n", warm)
         .with("micro", format!("snapshots=16 rounds={ROUNDS}"))
         .one_core()
         .run()?;

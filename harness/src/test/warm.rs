@@ -191,10 +191,12 @@ impl Store {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Waits until a life was offered a snapshot.
+    /// Waits until a life was offered a snapshot and has read it: then it names its pages.
     fn wait(&self, generation: u64) -> std::io::Result<()> {
         let begun = Instant::now();
-        while self.word(offset_of!(Head, offered) as u64)? != generation {
+        while self.word(offset_of!(Head, offered) as u64)? != generation
+            || self.word(offset_of!(Head, named) as u64)? == 0
+        {
             if begun.elapsed() > Duration::from_secs(60) {
                 return Err(std::io::Error::other("no second life was seen"));
             }

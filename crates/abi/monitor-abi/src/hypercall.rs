@@ -1,6 +1,6 @@
 //! Hypercalls: an instruction of the guest's kernel, with a number and four arguments in registers, and a result in
-//! one. Their registers on each architecture are in docs/hypercalls.md. No call takes a pointer, so a monitor reads no
-//! guest memory. Every other register is preserved.
+//! one. Their registers on each architecture are in docs/hypercalls.md. One call takes an address, [`KEEP`]; for the
+//! others a monitor reads no guest memory. Every other register is preserved.
 //!
 //! An architecture may have further ways to a monitor. `bulkhead_monitor_abi_x86::port` has x86's.
 

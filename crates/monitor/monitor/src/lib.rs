@@ -2,8 +2,8 @@
 //! hypercalls. An architecture's shell implements [`contract`] for a core and calls these functions at its exits.
 //!
 //! Handlers decide and return an [`Outcome`]; [`exit::carry_out`] alone counts an exit, moves the guest on or ends
-//! its life. A guest's values are claims: none is used as an address here. Nothing panics: slices are read with `get`,
-//! arithmetic wraps.
+//! its life. A guest's values are claims. One is used as an address, compared with the guest's RAM before
+//! ([`snapshot`]). Nothing panics: slices are read with `get`, arithmetic wraps.
 #![no_std]
 #![forbid(unsafe_code)]
 
