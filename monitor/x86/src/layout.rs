@@ -172,25 +172,28 @@ impl<S: Shell> Layout for Frame<S> {
 
     #[inline(never)]
     fn kept(&self, at: u64) -> u64 {
-        // From the middle on: offsets of a byte make short instructions.
-        let (mut sum, mut page) = (0, SNAPSHOTS_VA + at + EACH * 4);
-        for _ in 0..PAGE / 8 / EACH {
-            // SAFETY: the host maps the page, and this core alone writes it. One instruction for a word: this is most
-            // of a snapshot.
-            unsafe {
-                asm!(
-                    ".set word, -4 * {each}",
-                    ".rept {each}",
-                    "add {sum}, [{page} + word]",
-                    ".set word, word + 8",
-                    ".endr",
-                    each = const EACH,
-                    sum = inout(reg) sum,
-                    page = in(reg) page,
-                    options(nostack, readonly)
-                );
-            }
-            page += EACH * 8;
+        let page = SNAPSHOTS_VA + at + EACH * 4;
+        let sum: u64;
+        // SAFETY: the host maps the page, and this core alone writes it. One instruction for a word: this is most of a
+        // snapshot. From the middle of a round: offsets are short.
+        unsafe {
+            asm!(
+                "xor {sum:e}, {sum:e}",
+                "2:",
+                ".set word, -4 * {each}",
+                ".rept {each}",
+                "add {sum}, [{page} + word]",
+                ".set word, word + 8",
+                ".endr",
+                "add {page}, 8 * {each}",
+                "cmp {page}, {end}",
+                "jnz 2b",
+                each = const EACH,
+                sum = out(reg) sum,
+                page = inout(reg) page => _,
+                end = in(reg) page + PAGE,
+                options(nostack, readonly)
+            );
         }
         sum
     }

@@ -22,13 +22,18 @@ pub fn handle<M: Monitor>(m: &M, length: u8) -> Outcome {
 }
 
 /// Handles a call by an instruction that the guest's kernel let its caller use.
-#[inline(never)]
+#[inline(always)]
 pub fn decided<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
+    if M::has(need::SNAPSHOT) && (call == KEEP || call == SNAPSHOT) {
+        return snapshot::call(m, call, length);
+    }
+    other(m, call, length)
+}
+
+#[inline(never)]
+fn other<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
     let config = m.config();
     let arguments = [m.argument(0), m.argument(1)];
-    if M::has(need::SNAPSHOT) && (call == KEEP || call == SNAPSHOT) {
-        return snapshot::call(m, call, arguments, length);
-    }
     let wanted = decide(call, arguments, config.sandboxes, &config.rights, M::enforced);
     let done = Outcome::skip(Cause::Hypercall, length);
     let result = match wanted {

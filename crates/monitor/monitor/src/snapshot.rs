@@ -47,9 +47,10 @@ impl<M: Monitor> Store for Own<'_, M> {
     }
 }
 
-/// Makes a call with its first two arguments, by an instruction of `length` bytes.
+/// Makes a call by an instruction of `length` bytes.
 #[inline(never)]
-pub fn call<M: Monitor>(m: &M, call: u64, [first, second]: [u64; 2], length: u8) -> Outcome {
+pub fn call<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
+    let [first, second] = [m.argument(0), m.argument(1)];
     let (config, done) = (m.config(), Outcome::skip(Cause::Hypercall, length));
     let room = config.snapshot;
     let result = match call {
