@@ -200,9 +200,11 @@ register! {
         rests_on &["right-every"];
     "link-right" (8, Monitor) "a sandbox makes channels at run time with those that the manifest names"
         rests_on &["link-known", "link-count", "link-size"];
-    "snapshot-range" (7, Monitor) "a snapshot has pages of the guest's own memory, and no others";
+    "snapshot-range" (7, Monitor) "a snapshot has pages of the guest's own memory, and no others"
+        no_attack "the test `warm/attacks` names memory in twelve wrong ways";
     "snapshot-room" (7, Monitor) "a snapshot has no more pages than the manifest gives room for"
-        rests_on &["snapshot-size"];
+        rests_on &["snapshot-size"],
+        no_attack "the test `warm/attacks` names more pages, at once and one by one";
     "load-head" (7, Monitor) "a program is loaded only if its head fits the memory that waits for it";
     "load-sum" (7, Monitor) "a program is loaded only if its sum is right";
 }
