@@ -199,8 +199,8 @@ fn fuzz(dir: &Path, folder: PathBuf, time: Time, goal: Goal) -> Result<Done, Str
 /// Exits that no guest can cause here: SMI and INIT come from the machine, and no sandbox has a watchdog.
 const NOT_CAUSES: [Cause; 2] = [Cause::Other, Cause::Watchdog];
 /// Denials that no guest can cause here: of a device that does not come to rest. The others are findings of monitors
-/// with a watchdog or a ladder, which this system has not.
-const NOT_CONDITIONS: [Condition; 7] = [
+/// with a watchdog, a ladder or snapshots, which this system has not.
+const NOT_CONDITIONS: [Condition; 8] = [
     Condition::DeviceRest,
     Condition::Hang,
     Condition::Failure,
@@ -208,6 +208,7 @@ const NOT_CONDITIONS: [Condition; 7] = [
     Condition::MonitorSum,
     Condition::ControlBlock,
     Condition::MonitorHang,
+    Condition::Snapshot,
 ];
 
 fn machine(bench: &Bench) -> Result<String, String> {
