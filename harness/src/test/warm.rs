@@ -56,7 +56,7 @@ fn warm(name: &str, core: u32, args: &str, answer: &str) -> String {
 guest = {{ kind = \"bare\", program = \"artifact:warm\", args = \"{args}\" }}
 {watch}[[health]]\nsandbox = \"{name}\"
 on = [\"failure\", \"memory-violation\", \"triple-fault\"{hang}]\n{answer}\n",
-        PAGES * PAGE >> 10
+        (PAGES * PAGE) >> 10
     )
 }
 
@@ -66,8 +66,10 @@ fn system(ends: &[&str], parts: &[String]) -> Manifest {
     Manifest(Manifest::new().ends_with(ends).0 + &parts.concat())
 }
 
-/// The deeds of a sandbox as action, generation, snapshots that were not whole.
-fn deeds(seen: &Seen, name: &str) -> Result<Vec<(&'static str, Option<u64>, u32)>, String> {
+/// Action of a deed, the generation that it went on from, the number of snapshots that were not whole.
+type Done = (&'static str, Option<u64>, u32);
+
+fn deeds(seen: &Seen, name: &str) -> Result<Vec<Done>, String> {
     let deed = |deed: &Deed| (deed.action, deed.snapshot, deed.broken);
     Ok(seen.sandbox(name)?.newest_deeds.iter().map(deed).collect())
 }

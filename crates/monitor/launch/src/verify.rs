@@ -276,13 +276,13 @@ fn memory<H: Own>(image: &Image<H>, machine: &impl BootMachine) -> Result<(), Er
 
 fn cores(sandboxes: &[Sandbox], machine: &impl BootMachine) -> Result<(), Error> {
     let ids = |s: usize| sandboxes[s].core_ids.iter().take(sandboxes[s].cores as usize);
-    for s in 0..sandboxes.len() {
+    for (s, sandbox) in sandboxes.iter().enumerate() {
         for (i, &id) in ids(s).enumerate() {
             // The machine may have fewer cores than it was described with. Its list tells that without a wait for each.
             if !machine.has_core(id) {
                 return Err(Error::NoCore(s as u32, id));
             }
-            if sandboxes[s].spare_root != 0 && id == machine.this_core() {
+            if sandbox.spare_root != 0 && id == machine.this_core() {
                 return Err(Error::BootCore(s as u32, id));
             }
             // The second start would take the core out of the monitor that it was sent to first.

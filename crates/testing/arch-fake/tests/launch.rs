@@ -1,7 +1,7 @@
 //! The launch on a machine that does not exist. It tests the rules for the compiled manifest, the order of cores, and
 //! the effects of a launch record on memory.
 
-use bulkhead_arch::BootMachine;
+use bulkhead_arch::{BootMachine, CoreStart};
 use bulkhead_arch_fake::FakeMachine;
 use bulkhead_launch::{Error, Image, Own, play, start_cores, start_of, verify, words};
 use bulkhead_layout::image::{self, ConfigOp, MAGIC, Range, Sandbox, VERSION, checksum};
@@ -19,6 +19,7 @@ fn machine() -> FakeMachine {
         cores: vec![4, 5, 6, 7],
         dead: BTreeSet::new(),
         started: Vec::new(),
+        spare: Vec::new(),
         memory: vec![0xEE; 4096],
     }
 }
@@ -80,7 +81,7 @@ fn a_right_image_passes() {
 #[test]
 fn each_wrong_thing_has_its_error() {
     type Spoil = fn(&mut Header, &mut [Sandbox], &mut FakeMachine);
-    let cases: [(Spoil, Error); 15] = [
+    let cases: [(Spoil, Error); 18] = [
         (|h, _, _| h.magic = 1, Error::Magic),
         (|h, _, _| h.version = VERSION + 1, Error::Version(VERSION + 1)),
         (|h, _, _| h.image.start += 4096, Error::Bounds("image")),
@@ -90,6 +91,16 @@ fn each_wrong_thing_has_its_error() {
         (|h, _, _| h.monitors = 3, Error::Bounds("the kind of monitors")),
         (|_, s, _| s[1].cores = 17, Error::Bounds("number of cores")),
         (|_, s, _| s[0].monitor_root = 0x1000, Error::Bounds("monitor's page tables")),
+        (|_, s, _| s[0].spare_root = 0x1000, Error::Bounds("spare monitor's page tables")),
+        // A core that is taken has its first vectors there.
+        (|_, s, _| s[0].spare_root = s[0].monitor_root, Error::NoRam(u32::MAX, 0, 4096)),
+        (
+            |_, s, m| {
+                m.ram[0] = (0, 0x9F000);
+                s[1].spare_root = s[1].monitor_root;
+            },
+            Error::BootCore(1, 4),
+        ),
         (|_, s, _| s[0].memory[0].len = 0, Error::Bounds("memory")),
         (
             |_, s, _| s[1].memory[0].start = s[0].memory[0].start + 0xFF_F000,
@@ -280,6 +291,20 @@ fn the_boot_core_goes_last_and_first_cores_after_their_others() {
     assert_eq!(own, Some(start_of(&two[1], 0)));
     assert_eq!(m.started[0].1.stack - m.started[1].1.stack, CORE_STRIDE);
     assert_eq!(m.this_core(), 4);
+}
+
+#[test]
+fn a_core_that_is_taken_goes_to_the_spare_monitor_on_its_own_stack() {
+    let mut two = [sandbox(0, &[5, 6]), sandbox(1, &[4, 7])];
+    (two[0].spare_root, two[0].spare_entry_va) = (two[0].monitor_root + 4096, 0x1234);
+    let mut m = machine();
+    start_cores(&two, &mut m).unwrap();
+    let spare = |core| CoreStart {
+        root: two[0].spare_root,
+        entry: 0x1234,
+        stack: start_of(&two[0], core).stack,
+    };
+    assert_eq!(m.spare, [(6, spare(1)), (5, spare(0))]);
 }
 
 #[test]
