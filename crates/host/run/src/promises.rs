@@ -377,6 +377,8 @@ mod tests {
             guest: "victim".into(),
             took_us,
             incarnation: 0,
+            snapshot: None,
+            broken: 0,
         };
         let judge = |state, restarts, newest_deeds: Vec<Deed>| {
             let deeds = newest_deeds.len() as u64;
