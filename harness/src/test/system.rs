@@ -109,8 +109,8 @@ impl Manifest {
 
     /// Restarts a sandbox after every violation.
     pub fn restarting(mut self, sandbox: &str) -> Self {
-        // Not those that go with a watchdog, and no end of its own.
-        let denied = |kind: &&str| !matches!(*kind, "hang" | "failure" | "corruption");
+        // Not those that go with a watchdog or a peer, and no end of its own.
+        let denied = |kind: &&str| !matches!(*kind, "hang" | "failure" | "corruption" | "monitor");
         let denied = bulkhead_layout::report::KIND_NAMES.into_iter().filter(denied);
         for kind in denied {
             let _ = writeln!(
