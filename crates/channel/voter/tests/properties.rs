@@ -50,7 +50,7 @@ proptest! {
         prop_assert_eq!(moved(one.findings, by), other.findings);
     }
 
-    /// Whatever two of five copies say, the other three have their way.
+    /// Three of five copies have their way against any two.
     #[test]
     fn a_minority_changes_nothing(claims in claims(), value: [i64; 2], by in 0..5usize) {
         let mut claims = moved(claims, by);

@@ -97,14 +97,20 @@ fn hangs(peer: &Peer, beat: u64, seen: &Seen) -> bool {
     still == if beat == 0 { peer.first } else { peer.alive }
 }
 
-/// Stops its cores, then keeps its functions from memory: no core is left that could let them reach it again.
+/// Stops its cores, and keeps its functions from memory.
 fn stop<M: Monitor>(m: &M, peer: &Peer) {
     m.messages(peer.cores_by).iter().for_each(|[stop, _]| m.send(*stop));
+    keep_off(m, peer);
+}
+
+fn keep_off<M: Monitor>(m: &M, peer: &Peer) {
     m.masters(peer.functions).iter().for_each(|function| m.keep_off(function));
 }
 
 /// Starts its cores, at the tick after they were stopped: an INIT takes its time.
 fn start<M: Monitor>(m: &M, peer: &Peer, seen: &[Seen]) {
+    // Again: a core may have let a function reach memory before the INIT came to it. Now none is left.
+    keep_off(m, peer);
     m.messages(peer.cores_by).iter().for_each(|[_, start]| m.send(*start));
     // The spare monitor has its time, too.
     seen.iter().for_each(|seen| seen.still.set(0));
