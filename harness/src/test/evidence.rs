@@ -5,6 +5,7 @@ use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
 use crate::program::Program as _;
 use bulkhead_explain::Sandbox;
+use bulkhead_monitor_abi::report::{DENIALS, FIRST};
 use screen::Terminal;
 use std::process::Command;
 
@@ -103,8 +104,8 @@ fn chaff(seen: &Seen) -> Result<String, String> {
     let counts = (s.denials, count(s, "msr-write"), count(s, "port-read"));
     seen.ensure(counts == (201, 1, 200), format!("counted {counts:?}"))?;
     let kept: u64 = s.newest_denials.iter().map(|d| d.times).sum();
-    // The first 16 of the life, the last 32, and none besides: the firsts of conditions are among them.
-    let right = s.overwritten == 201 - kept && kept == 48;
+    // The first of the life and the newest, and none besides: the firsts of conditions are among them.
+    let right = s.overwritten == 201 - kept && kept == (FIRST + DENIALS) as u64;
     seen.ensure(right, format!("{kept} kept, {} overwritten", s.overwritten))?;
     Ok(format!("{kept} of 201 records kept, {} told to be overwritten", s.overwritten))
 }
