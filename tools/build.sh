@@ -19,8 +19,8 @@ BARE=x86_64-unknown-none
 OUT=${CARGO_TARGET_DIR:-target}/$BARE
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor-svm -p bulkhead-monitor-vmx -p bulkhead-kernel-image
 cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
-cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/monitor-warm"
-cp "$OUT/privileged/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor-warm"
+cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/monitor-standby"
+cp "$OUT/privileged/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor-standby"
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
 # The same monitors with code for less: the sets of `MONITORS` in crates/abi/monitor-abi/src/need.rs.
 monitor() { # NAME FEATURES
@@ -34,9 +34,11 @@ monitor monitor-small channels
 monitor monitor-control channels,control,cores,loads
 monitor monitor-control-watched channels,control,cores,loads,watchdog,ladder
 monitor monitor-control-warm channels,control,cores,loads,watchdog,ladder,snapshot
+monitor monitor-control-standby channels,control,cores,loads,watchdog,ladder,snapshot,role
 monitor monitor-plain channels,control,cores,loads,links,linux
 monitor monitor channels,control,cores,loads,links,linux,devices
 monitor monitor-watched channels,control,cores,loads,links,linux,devices,watchdog,ladder
+monitor monitor-warm channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot
 # And one to measure with: it tells what it does, and has markers where it is entered and left.
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-trace"

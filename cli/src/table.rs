@@ -148,6 +148,7 @@ pub fn plan(plan: &Plan) -> String {
     if !plan.multikernel {
         watchdogs(&mut out, plan);
         peers(&mut out, plan);
+        roles(&mut out, plan);
         health(&mut out, plan);
     }
     shared(&mut out, plan);
@@ -220,7 +221,13 @@ fn doorbells(out: &mut String, plan: &Plan) {
                 sender.name.clone(),
                 if by.is_empty() { "-".into() } else { by.join(", ") },
                 rings.timed.to_string(),
-                if rings.consented { "one each" } else { "-" }.into(),
+                match (rings.consented, rings.roles) {
+                    (true, true) => "one each offer, one each role that comes",
+                    (true, false) => "one each",
+                    (false, true) => "one each role that comes",
+                    (false, false) => "-",
+                }
+                .into(),
             ]);
         }
     }
@@ -295,6 +302,12 @@ fn rights(out: &mut String, plan: &Plan) {
                 What::Ram(hpa) => format!("RAM at {hpa:#x}"),
                 What::Info => "its info page".into(),
                 What::Progress => "its progress words".into(),
+                What::Roles => "the roles that it has".into(),
+                What::Role(n) => {
+                    let stand = plan.channels[n].stand.as_ref();
+                    let role = stand.map_or("", |stand| &plan.roles[stand.role].name);
+                    format!("channel {}, while it has role {role}", plan.channels[n].title())
+                }
                 What::Snapshots => {
                     format!(
                         "its snapshots: two of {}",
@@ -409,6 +422,42 @@ fn notify(reader: Option<Bell>, writer: Option<Bell>, linux: bool) -> String {
     if words.is_empty() { "poll".into() } else { words.join(", ") }
 }
 
+/// Names of those who write a channel, or read it. A role stands for its holders.
+fn end(plan: &Plan, channel: &Channel, writes: bool) -> String {
+    let role = channel.stand.as_ref().filter(|stand| stand.writes == writes);
+    let role = role.map(|stand| (stand, format!("role {}", plan.roles[stand.role].name)));
+    let own = if writes { vec![channel.from] } else { channel.to.clone() };
+    let apart =
+        |sandbox: &&usize| !role.as_ref().is_some_and(|(stand, _)| stand.holders.contains(sandbox));
+    let names: Vec<_> =
+        own.iter().filter(apart).map(|one| plan.sandboxes[*one].name.clone()).collect();
+    joined(role.as_ref().map(|(_, name)| name).into_iter().chain(&names))
+}
+
+/// Roles, if there are any: who can hold each, and what moves with it.
+fn roles(out: &mut String, plan: &Plan) {
+    let row = |(n, role): (usize, &bulkhead_plan::Role)| {
+        let name = |holder: &usize| {
+            let sandbox = &plan.sandboxes[*holder];
+            match sandbox.autostart {
+                true => sandbox.name.clone(),
+                false => format!("{} (begins for it)", sandbox.name),
+            }
+        };
+        let holders: Vec<_> = role.holders.iter().map(name).collect();
+        let of = |c: &&Channel| c.stand.as_ref().is_some_and(|stand| stand.role == n);
+        let regions = plan.channels.iter().filter(of).filter(|c| c.part != Part::Rx);
+        let channels: Vec<_> = regions.map(|c| c.name.clone()).collect();
+        let choice = if role.least_loaded { "the one with the fewest roles" } else { "the first" };
+        vec![role.name.clone(), joined(&holders), choice.into(), joined(&channels)]
+    };
+    let rows: Vec<_> = plan.roles.iter().enumerate().map(row).collect();
+    if !rows.is_empty() {
+        let heads = ["role", "holders", "next", "channels that move"];
+        table(out, "Roles", &heads, &rows);
+    }
+}
+
 fn channels(out: &mut String, plan: &Plan) {
     let rows: Vec<Vec<String>> = plan
         .channels
@@ -419,8 +468,8 @@ fn channels(out: &mut String, plan: &Plan) {
                 channel.title(),
                 carries(channel.part, n.checked_sub(1).map(|n| plan.channels[n].part))
                     + &copies(plan, channel),
-                plan.sandboxes[channel.from].name.clone(),
-                joined(channel.to.iter().map(|reader| &plan.sandboxes[*reader].name)),
+                end(plan, channel, true),
+                end(plan, channel, false),
                 show(channel.len),
                 format!("{:#x}", channel.hpa),
                 match plan.multikernel {
@@ -551,6 +600,10 @@ fn ladders(out: &mut String, plan: &Plan) {
                     Step::Stop => "stop".to_owned(),
                     Step::Restart => "restart".to_owned(),
                     Step::Warm => "restart warm".to_owned(),
+                    Step::Failover(None) => "failover".to_owned(),
+                    Step::Failover(Some(to)) => {
+                        format!("failover to {}", plan.sandboxes[to].name)
+                    }
                     Step::Alternative(other) => {
                         let name = sandbox.alternatives.get(other).map_or("?", |other| &other.name);
                         format!("alternative {name}")

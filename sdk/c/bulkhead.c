@@ -232,6 +232,19 @@ const struct bulkhead_window *bulkhead_report(struct bulkhead_context context, c
     return window(context.info, name, 1);
 }
 
+/* Roles. */
+
+uint64_t bulkhead_role_epoch(struct bulkhead_context context, const char *name)
+{
+    const struct bulkhead_window *role = window(context.info, name, BULKHEAD_INFO_ROLE);
+    return role ? *bulkhead_words(role) : 0;
+}
+
+uint64_t bulkhead_role_give(void)
+{
+    return bulkhead_hypercall(BULKHEAD_HYPERCALL_GIVE, 0, 0, 0, 0);
+}
+
 /* Entry. */
 
 /* The architecture's first instructions jump here. */

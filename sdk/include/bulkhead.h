@@ -114,6 +114,13 @@ uint64_t bulkhead_snapshot_last(struct bulkhead_context context);
 /* Copies bytes of it from the start of a page on; false: it does not have so many. */
 bool bulkhead_snapshot_read(struct bulkhead_context context, size_t page, void *to, size_t bytes);
 
+/* Roles: places that one of several sandboxes has at a time. A guest touches the ends of a role's channels while it has
+ * the role, and opens them anew in each epoch. */
+/* The epoch in which this sandbox has the role; 0: it has not. */
+uint64_t bulkhead_role_epoch(struct bulkhead_context context, const char *name);
+/* Gives all roles away and begins anew. Returns the monitor's word if no other sandbox can take one. */
+uint64_t bulkhead_role_give(void);
+
 /* Interrupts and exceptions: a handler for each number, for all cores, with what was interrupted and the clock's
  * counter at entry. Handlers run with interrupts off, and interrupts are acknowledged after them. An exception without
  * a handler ends the guest with exit code 101. */

@@ -35,6 +35,7 @@ pub mod hypercall;
 pub mod interrupt;
 pub mod link;
 pub mod pci;
+pub mod role;
 pub mod snapshot;
 #[cfg(target_os = "none")]
 mod start;

@@ -4,7 +4,7 @@
 use crate::Context;
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
 use bulkhead_guest::{text, windows};
-use bulkhead_layout::info::LINK;
+use bulkhead_layout::info::{LINK, ROLE};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
@@ -51,14 +51,16 @@ impl Window {
 
 /// All windows.
 pub fn all(context: Context) -> impl Iterator<Item = Window> {
-    windows(context.info()).filter(|(w, _)| w.kind != LINK).map(|(w, bell)| Window {
-        doorbell: Doorbell::told(bell, 0),
-        name: text::of(&w.name),
-        gpa: w.gpa,
-        size: w.size,
-        writable: w.writable != 0,
-        report: w.kind == 1,
-        messages: (w.messages as u8, w.message),
+    windows(context.info()).filter(|(w, _)| !matches!(w.kind, LINK | ROLE)).map(|(w, bell)| {
+        Window {
+            doorbell: Doorbell::told(bell, 0),
+            name: text::of(&w.name),
+            gpa: w.gpa,
+            size: w.size,
+            writable: w.writable != 0,
+            report: w.kind == 1,
+            messages: (w.messages as u8, w.message),
+        }
     })
 }
 

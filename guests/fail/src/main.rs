@@ -7,36 +7,10 @@
 //! * `anew=1`: each second life begins itself anew, without a failure.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::{Context, cores, hypercall, interrupt, println, time, watchdog};
+use bulkhead_sdk::{Context, cores, hypercall, println, time, watchdog};
+use fail::{fail, way};
 
 bulkhead_sdk::entry!(guest);
-
-/// Exit code of a failure.
-const CODE: u32 = 7;
-const WAYS: [&str; 4] = ["exit", "memory", "shutdown", "hang"];
-/// Where no sandbox has memory.
-const NOWHERE: u64 = 0x5000_0000;
-
-fn fail(way: &str) -> u32 {
-    match way {
-        "memory" => {
-            // SAFETY: this program maps the address, its sandbox has nothing there: the monitor ends this life.
-            unsafe { core::ptr::read_volatile(NOWHERE as *const u64) };
-        }
-        "shutdown" => {
-            interrupt::disable();
-            // SAFETY: nothing of this life is needed any more: the first exception finds no handler.
-            unsafe {
-                core::arch::asm!("lidt [{}]", "ud2", in(reg) &[0u64; 2], options(readonly, nostack));
-            }
-        }
-        "hang" => loop {
-            interrupt::disable();
-        },
-        _ => {}
-    }
-    CODE
-}
 
 fn failing(context: Context) -> u32 {
     let life = context.incarnation();
@@ -44,10 +18,7 @@ fn failing(context: Context) -> u32 {
     while time::counter() < due {
         watchdog::kick(context);
     }
-    let way = match context.arg("way") {
-        Some("each") => WAYS[life as usize % WAYS.len()],
-        way => way.unwrap_or("exit"),
-    };
+    let way = way(context.arg("way"), life);
     println!("fail: life {life}, {way}");
     watchdog::kick(context);
     fail(way)

@@ -14,15 +14,13 @@ use bulkhead_sdk::layout::hypercall::{BAD_ARGUMENT, DENIED, KEEP, OK, SNAPSHOT};
 use bulkhead_sdk::layout::map::SNAPSHOTS_GPA;
 use bulkhead_sdk::layout::snapshot::place;
 use bulkhead_sdk::snapshot::{self, Last, Paged};
-use bulkhead_sdk::{Context, cores, hypercall, interrupt, println, time, watchdog};
+use bulkhead_sdk::{Context, cores, hypercall, println, time, watchdog};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 bulkhead_sdk::entry!(guest);
 
-/// Exit code of a failure, and of a state that is wrong.
-const CODE: u32 = 7;
+/// Exit code of a state that is wrong.
 const WRONG: u32 = 9;
-const WAYS: [&str; 4] = ["exit", "memory", "shutdown", "hang"];
 /// Where no sandbox has memory.
 const NOWHERE: u64 = 0x5000_0000;
 const MOST: usize = 64;
@@ -73,28 +71,11 @@ fn step(pages: usize) -> u64 {
 }
 
 fn fail(way: &str) -> u32 {
-    match way {
-        "memory" => {
-            // SAFETY: this program maps the address, its sandbox has nothing there: the monitor ends this life.
-            unsafe { core::ptr::read_volatile(NOWHERE as *const u64) };
-        }
-        "write" => {
-            // SAFETY: this program maps the address, and may not write there: the monitor ends this life.
-            unsafe { core::ptr::write_volatile((SNAPSHOTS_GPA + 0x1000) as *mut u64, 1) };
-        }
-        "shutdown" => {
-            interrupt::disable();
-            // SAFETY: nothing of this life is needed any more: the first exception finds no handler.
-            unsafe {
-                core::arch::asm!("lidt [{}]", "ud2", in(reg) &[0u64; 2], options(readonly, nostack));
-            }
-        }
-        "hang" => loop {
-            interrupt::disable();
-        },
-        _ => {}
+    if way == "write" {
+        // SAFETY: this program maps the address, and may not write there: the monitor ends this life.
+        unsafe { core::ptr::write_volatile((SNAPSHOTS_GPA + 0x1000) as *mut u64, 1) };
     }
-    CODE
+    fail::fail(way)
 }
 
 /// Waits until the last words of so many snapshots have changed, for some seconds at most.
@@ -144,7 +125,7 @@ fn guest(context: Context) -> u32 {
     let still = number("still", 0);
     if still != 0 && life % 2 == 1 {
         wait(context, pages, still);
-        return CODE;
+        return fail::CODE;
     }
     for _ in 0..number("rounds", 20) {
         let changed = step(pages);
@@ -159,10 +140,7 @@ fn guest(context: Context) -> u32 {
         let changed = (0..pages).fold(0, |all, _| all | step(pages));
         println!("warm: {:#x} in the middle", snapshot::step(changed));
     }
-    let way = match context.arg("way") {
-        Some("each") => WAYS[life as usize % WAYS.len()],
-        way => way.unwrap_or("exit"),
-    };
+    let way = fail::way(context.arg("way"), life);
     println!("warm: life {life} fails at step {}, {way}", STATE.0[0][0].load(Relaxed));
     fail(way)
 }

@@ -5,7 +5,7 @@
 use super::driver::Job;
 use super::explained;
 use super::mutate::{MUTATIONS, Out, last};
-use super::{ladder, peer, ring, sweep, walk, warm, watchdog};
+use super::{ladder, peer, ring, standby, sweep, walk, warm, watchdog};
 use crate::build;
 use bulkhead_guarantees::{Guarantee, INVARIANTS, Keeper, REGISTER, find};
 use rogue::{Attack, Expect};
@@ -21,14 +21,24 @@ const SOURCES: [&str; 6] = [
     "crates/abi/monitor-abi/src",
 ];
 /// Questions of the monitor that are no guarantee. The first makes a core late, to show the effect (`line/late`). The
-/// others are steps of a snapshot that its model leaves out (`snapshot_commit.rs`).
-const SWITCHES: [&str; 5] =
-    ["line-prompt", "snapshot-buffer", "snapshot-flux", "snapshot-order", "snapshot-union"];
+/// others are steps of roles and snapshots that their models leave out (`role_moves.rs`, `snapshot_commit.rs`).
+const SWITCHES: [&str; 9] = [
+    "line-prompt",
+    "role-again",
+    "role-newer",
+    "role-taken",
+    "role-to",
+    "snapshot-buffer",
+    "snapshot-flux",
+    "snapshot-order",
+    "snapshot-union",
+];
 /// Tests of mutants beside the mutation gate.
-const BESIDE: [(&str, &str); 8] = [
+const BESIDE: [(&str, &str); 9] = [
     ("doorbell-window", ring::MUTANT),
     ("ladder", ladder::MUTANT),
     ("peer", peer::MUTANT),
+    ("role-given", standby::MUTANT),
     ("snapshot-range", warm::RANGE),
     ("snapshot-room", warm::ROOM),
     ("snapshot-whole", warm::WHOLE),

@@ -54,6 +54,7 @@ mod ring;
 mod sarif;
 mod soak;
 mod spoil;
+mod standby;
 mod store;
 mod sweep;
 mod system;
@@ -120,6 +121,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(ladder::jobs());
     jobs.extend(peer::jobs());
     jobs.extend(warm::jobs());
+    jobs.extend(standby::jobs());
     jobs.extend(sweep::jobs());
     jobs.extend(voter::jobs());
     jobs.extend(mutate::jobs());

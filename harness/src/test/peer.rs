@@ -40,7 +40,7 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// Changes the memory of a machine when the sandbox runs for the first time: what lies where is listed.
-type Strike = Box<dyn Fn(&Listed, &File) -> std::io::Result<()>>;
+pub type Strike = Box<dyn Fn(&Listed, &File) -> std::io::Result<()>>;
 
 /// Waits until a core has had ticks in its guest.
 fn wait_for_ticks(listed: &Listed, ram: &File, core: u64) -> std::io::Result<()> {
@@ -64,7 +64,7 @@ fn wait_for_ticks(listed: &Listed, ram: &File, core: u64) -> std::io::Result<()>
 const DUE: u64 = CORES_VA + CORE_STACK + 8;
 
 /// One bit of a core's clock: it takes no doorbell for a tick any more.
-fn deaf(core: u64) -> Strike {
+pub fn deaf(core: u64) -> Strike {
     Box::new(move |listed, ram| {
         let pa = listed.behind(INDEX, DUE + core * CORE_STRIDE).expect("a stack");
         wait_for_ticks(listed, ram, core)?;
@@ -127,6 +127,19 @@ fn struck(
     folder: Option<PathBuf>,
     strike: Strike,
 ) -> Result<Seen, String> {
+    struck_in(manifest, dir, STOPS, strike, |o| {
+        o.artifacts = folder.unwrap_or_else(artifacts);
+    })
+}
+
+/// Runs a system with a monitor that is struck: that of the sandbox with number [`INDEX`], and this name.
+pub fn struck_in(
+    manifest: &Manifest,
+    dir: &Path,
+    stops: &str,
+    strike: Strike,
+    options: impl FnOnce(&mut bulkhead_run::Options),
+) -> Result<Seen, String> {
     let listed: Rc<RefCell<Listed>> = Rc::default();
     let keep = Rc::clone(&listed);
     let ram: Rc<RefCell<PathBuf>> = Rc::default();
@@ -138,21 +151,21 @@ fn struck(
         |o| {
             o.limit = Duration::from_secs(100);
             o.audit = true;
-            o.artifacts = folder.unwrap_or_else(artifacts);
+            options(o);
             o.spoil = Some(Box::new(move |bytes, baked| {
                 *keep.borrow_mut() = Listed::of(bytes, baked);
             }));
         },
         |running| *started.borrow_mut() = running.ram().path().to_owned(),
         |(of, state), _| {
-            if of == STOPS && state == State::Running && done.is_none() {
+            if of == stops && state == State::Running && done.is_none() {
                 let file = File::options().read(true).write(true).open(&*ram.borrow());
                 let struck = file.and_then(|file| strike(&listed.borrow(), &file));
                 done = Some(struck.map_err(|error| error.to_string()));
             }
         },
     )?;
-    done.unwrap_or_else(|| Err(format!("{STOPS} did not run")))?;
+    done.unwrap_or_else(|| Err(format!("{stops} did not run")))?;
     Ok(seen)
 }
 

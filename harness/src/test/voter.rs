@@ -35,7 +35,7 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// A system of the source tree, with other words.
-fn system(name: &str, changes: &[(&str, String)]) -> Result<Manifest, String> {
+pub fn system(name: &str, changes: &[(&str, String)]) -> Result<Manifest, String> {
     let path = build::root().join("systems").join(name);
     let mut text =
         std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;

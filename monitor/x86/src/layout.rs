@@ -10,12 +10,13 @@ use bulkhead_monitor_abi::link::Link;
 use bulkhead_monitor_abi::load::{Head, PROGRAM_GPA};
 use bulkhead_monitor_abi::map::{
     CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA, PROGRESS_VA,
-    REPORT_VA, SNAPSHOTS_VA,
+    REPORT_VA, ROLES_VA, SNAPSHOTS_VA,
 };
 use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::peer::{BusMaster, Peer};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
+use bulkhead_monitor_abi::role::{ROLES, Role};
 use bulkhead_monitor_abi::snapshot::Head as Snapshots;
 use bulkhead_monitor_abi::watch::{FixedPage, PART, PARTS, Progress};
 use bulkhead_monitor_abi::{MAX_CORES, MAX_SANDBOXES, PAGE, mutant};
@@ -129,6 +130,19 @@ impl<S: Shell> Layout for Frame<S> {
 
     fn links(&self) -> &[Link] {
         slice(config().links)
+    }
+
+    fn roles(&self) -> &[Role] {
+        slice(config().roles)
+    }
+
+    fn role_ends(&self, ends: Slice) -> &[End] {
+        slice(ends)
+    }
+
+    fn roles_shown(&self) -> &[AtomicU64; ROLES] {
+        // SAFETY: the host maps it there, writable, where the sandbox can have roles.
+        unsafe { &*(ROLES_VA as *const [AtomicU64; ROLES]) }
     }
 
     fn fixed_pages(&self, pages: Slice) -> &[FixedPage] {

@@ -80,5 +80,6 @@ macro_rules! needs {
             | when(cfg!(feature = "watchdog"), need::WATCHDOG)
             | when(cfg!(feature = "ladder"), need::LADDER)
             | when(cfg!(feature = "snapshot"), need::SNAPSHOT)
+            | when(cfg!(feature = "role"), need::ROLE)
     }};
 }

@@ -100,6 +100,9 @@ register! {
     "snapshot-whole" (5, Monitor) "a life begins with a snapshot that was whole, or with none"
         rests_on &["health-warm", "snapshot-guest", "snapshot-size"],
         no_attack "a guest writes no snapshot; the tests `warm/` flip bits of one from outside";
+    "role-given" (1, Monitor) "a sandbox reaches a role's memory while it has the role, and no other holder does then"
+        rests_on &["health-failover", "role-channel", "role-count", "role-holders", "role-size"],
+        no_attack "the test `standby/early` reads it without having the role";
     "own-state" (5, Processor) "control, debug and extended state of a guest stays on its own core"
         no_mutant "the processor checks these registers by itself";
     "ports" (8, Tables) "a guest reaches the ports of its devices, and no others"

@@ -10,7 +10,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
 /// [`Header::monitors`]: kernels are on the cores themselves. Each architecture names its kinds of monitors.
 pub const NO_MONITORS: u64 = 0;
 /// Version of this layout.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

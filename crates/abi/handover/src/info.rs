@@ -26,6 +26,10 @@ pub const PROGRAM: u32 = 5;
 /// the sandbox that offers it; `writable` is 1 if that is this one. A page of the other's lies behind the `size` bytes.
 pub const LINK: u32 = 2;
 
+/// [`Window::kind`]: a role that the sandbox can have. `gpa` is the address of the word that shows its epoch while the
+/// sandbox has it, and 0 else; `message` is its number.
+pub const ROLE: u32 = 3;
+
 /// One end of a channel, or an observed sandbox's report. A sender of messages has one for each
 /// receiver, in the manifest's order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +44,7 @@ pub struct Window {
     pub size: u64,
     /// 1 if this sandbox may write it.
     pub writable: u32,
-    /// 0 = channel, 1 = report, 2 = [`LINK`].
+    /// 0 = channel, 1 = report, 2 = [`LINK`], 3 = [`ROLE`].
     pub kind: u32,
     /// Content of a channel: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox, 4 = virtio. All but raw pages have the
     /// receiver's page behind the `size` bytes, with the rights the other way round; virtio has as many bytes again.

@@ -18,6 +18,9 @@ pub const GUEST_HIGH: u64 = 0x1_0000_0000;
 pub const INFO_GPA: u64 = 0xD000_0000;
 /// Guest-physical page of [`bulkhead_monitor_abi::watch::Progress`], which the guest writes.
 pub const PROGRESS_GPA: u64 = INFO_GPA + 0x1000;
+/// Guest-physical page that shows the epoch of each role that the guest has ([`bulkhead_monitor_abi::role`]), or 0: a
+/// word for each role of the machine, read-only.
+pub const ROLES_GPA: u64 = INFO_GPA + 0x2000;
 /// Guest-physical base of a guest's snapshots ([`bulkhead_monitor_abi::snapshot`]), read-only.
 pub const SNAPSHOTS_GPA: u64 = INFO_GPA + 0x10_0000;
 /// Guest-physical base of the registers of a Linux's ends of channels, two pages for each in the manifest's
@@ -42,6 +45,11 @@ pub const LINKS_END: u64 = LINKS_GPA + bulkhead_monitor_abi::link::MAX_LINKS as 
 pub const LINK_STRIDE: u64 = 0x20_0000;
 /// Monitor-virtual pages of the own guest's table entries for links, by number.
 pub const LINK_TABLES_VA: u64 = 0xFFFF_FFFF_80A0_0000;
+
+/// Distance of two roles' memory in the channels' window, and most bytes of one: a page of table entries maps it.
+pub const ROLE_STRIDE: u64 = LINK_STRIDE;
+/// Monitor-virtual pages of the own guest's table entries for roles, by number.
+pub const ROLE_TABLES_VA: u64 = 0xFFFF_FFFF_80B0_0000;
 
 /// Monitor text, the lowest address that its linker script uses.
 pub const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;

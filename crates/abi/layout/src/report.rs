@@ -6,7 +6,7 @@ pub use bulkhead_monitor_abi::report::*;
 /// `"BHREPORT"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHREPORT");
 /// Version of this layout.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Their names in reports, by [`Cause`].
 pub const CAUSE_NAMES: [&str; CAUSES] = [
     "hypercall",
@@ -71,7 +71,8 @@ pub const CONDITION_NAMES: [&str; CONDITIONS] = [
     "snapshot-range",
 ];
 /// Names of a ladder's actions in the manifest and in reports, by [`bulkhead_monitor_abi::ladder::Rung::action`].
-pub const ACTION_NAMES: [&str; 5] = ["none", "stop", "restart", "alternative", "restart warm"];
+pub const ACTION_NAMES: [&str; 7] =
+    ["none", "stop", "restart", "alternative", "restart warm", "failover", "took over"];
 
 /// Returns the size of a report with `cores` cores.
 #[must_use]

@@ -51,11 +51,11 @@ fn begin(what: &str, guard: &str) -> String {
 
 fn portable() -> String {
     let mut out = begin("Numbers of the guest's interface", "BULKHEAD_LAYOUT_H");
-    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE LOOK KEEP SNAPSHOT);
+    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE LOOK KEEP SNAPSHOT GIVE);
     numbers!(out, "", hypercall: CONTROL_STOP CONTROL_START CONTROL_RESTART);
     numbers!(out, "", hypercall: OK NO_CALL BAD_ARGUMENT DENIED BUSY);
     numbers!(out, "", map: INFO_GPA SNAPSHOTS_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
-    numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME LINK);
+    numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME LINK ROLE);
     numbers!(out, "LINK_", link: IDLE GONE BUSY OPEN LEAVING LOSING);
     offsets!(out: version sandbox name clock.hz clock.timer_hz memory cores windows core_ids window args lines level_lines level_vectors bells sandboxes control image names monitors snapshot);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);

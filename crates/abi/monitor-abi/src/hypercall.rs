@@ -52,6 +52,10 @@ pub const KEEP: u64 = 0x4248_000B;
 /// again. [`BAD_ARGUMENT`]: no page was named.
 pub const SNAPSHOT: u64 = 0x4248_000C;
 
+/// Give all roles away ([`crate::role`]) and begin anew without them. Returns [`BUSY`] if this sandbox has none, or no
+/// other holder is there to take one; else it does not return. [`NO_CALL`]: the manifest gives it no role.
+pub const GIVE: u64 = 0x4248_000D;
+
 /// [`CONTROL`]: stop it.
 pub const CONTROL_STOP: u64 = 1;
 /// [`CONTROL`]: start it if it is stopped.

@@ -19,11 +19,12 @@ pub const TIMES: usize = 8;
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Rung {
-    /// One of [`Rung::STOP`], [`Rung::RESTART`], [`Rung::ALTERNATIVE`], [`Rung::WARM`].
+    /// One of [`Rung::STOP`], [`Rung::RESTART`], [`Rung::ALTERNATIVE`], [`Rung::WARM`], [`Rung::FAILOVER`].
     pub action: u8,
     /// How often it is taken within `within`, at most [`TIMES`]; 0: without a limit.
     pub times: u8,
-    /// [`Rung::ALTERNATIVE`]: number of the guest, from 1.
+    /// [`Rung::ALTERNATIVE`]: number of the guest, from 1. [`Rung::FAILOVER`]: index of the sandbox that the roles go
+    /// to, and 1; 0: each role says.
     pub guest: u16,
     /// Milliseconds.
     pub within: u32,
@@ -38,6 +39,10 @@ impl Rung {
     pub const ALTERNATIVE: u8 = 3;
     /// The guest that runs begins anew, and is offered its last snapshot.
     pub const WARM: u8 = 4;
+    /// Another sandbox takes over the roles, and the guest that runs begins anew without them.
+    pub const FAILOVER: u8 = 5;
+    /// No rung, but a deed's action: roles have come from another sandbox.
+    pub const TOOK: u8 = 6;
 }
 
 /// A ladder. Unused rungs are zero.

@@ -19,6 +19,7 @@ pub mod pci;
 pub mod peer;
 pub mod record;
 pub mod report;
+pub mod role;
 pub mod snapshot;
 pub mod watch;
 

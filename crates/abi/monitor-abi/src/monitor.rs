@@ -3,6 +3,7 @@
 use crate::bell::MAX_BELLS;
 use crate::hypercall::{REQUESTS, Rights};
 use crate::link::MAX_LINKS;
+use crate::role::ROLES;
 use crate::watch::Watch;
 use crate::{MAX_CORES, MAX_SANDBOXES};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -132,6 +133,8 @@ pub struct Config {
     pub peers: Slice,
     /// Pages of a snapshot ([`crate::snapshot`]), at most [`crate::snapshot::PAGES`]; 0: the guest takes none.
     pub snapshot: u64,
+    /// Roles that it can hold ([`crate::role::Role`]).
+    pub roles: Slice,
 }
 
 /// First number of a ladder in [`Config::ends`].
@@ -166,11 +169,16 @@ pub struct Mailbox {
     /// How often its first core has entered its monitor: more than once if a peer has taken it.
     pub entries: AtomicU32,
     /// Padding.
-    pub reserved: [AtomicU32; 413],
+    pub gap: AtomicU32,
+    /// Word on each role: what its guest has of it ([`crate::role`]).
+    pub roles: [AtomicU64; ROLES],
+    /// Padding.
+    pub reserved: [AtomicU32; 396],
 }
 
 const _: () = assert!(size_of::<Mailbox>() == 4096);
-// The auditor reads it there (docs/links.md).
+// The auditor reads them there (docs/links.md, docs/standby.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
-const _: () = assert!(size_of::<Config>() == 1096);
+const _: () = assert!(core::mem::offset_of!(Mailbox, roles) == 0x990);
+const _: () = assert!(size_of::<Config>() == 1104);
 const _: () = assert!(crate::report::KINDS <= ENDS);

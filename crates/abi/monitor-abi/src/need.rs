@@ -21,21 +21,25 @@ pub const WATCHDOG: u32 = 1 << 7;
 pub const LADDER: u32 = 1 << 8;
 /// Snapshots ([`crate::snapshot`]).
 pub const SNAPSHOT: u32 = 1 << 9;
+/// Roles ([`crate::role`]).
+pub const ROLE: u32 = 1 << 10;
 /// All of them.
-pub const ALL: u32 = (1 << 10) - 1;
+pub const ALL: u32 = (1 << 11) - 1;
 /// Needs of a sandbox that outlives failures.
 const RECOVERY: u32 = WATCHDOG | LADDER;
 
 /// Monitors that are built, by the names of their files: a smaller one first, the one with code for all last.
-pub const MONITORS: [(&str, u32); 8] = [
+pub const MONITORS: [(&str, u32); 10] = [
     ("monitor-small", CHANNELS),
     ("monitor-control", SMALL),
     ("monitor-control-watched", SMALL | RECOVERY),
     ("monitor-control-warm", SMALL | RECOVERY | SNAPSHOT),
-    ("monitor-plain", ALL & !(DEVICES | RECOVERY | SNAPSHOT)),
-    ("monitor", ALL & !(RECOVERY | SNAPSHOT)),
-    ("monitor-watched", ALL & !SNAPSHOT),
-    ("monitor-warm", ALL),
+    ("monitor-control-standby", SMALL | RECOVERY | SNAPSHOT | ROLE),
+    ("monitor-plain", ALL & !(DEVICES | RECOVERY | SNAPSHOT | ROLE)),
+    ("monitor", ALL & !(RECOVERY | SNAPSHOT | ROLE)),
+    ("monitor-watched", ALL & !(SNAPSHOT | ROLE)),
+    ("monitor-warm", ALL & !ROLE),
+    ("monitor-standby", ALL),
 ];
 
 /// Needs of a sandbox without devices that is no Linux.
@@ -73,5 +77,7 @@ mod tests {
         assert_eq!(MONITORS[smallest(WATCHDOG | LINUX)].0, "monitor-watched");
         assert_eq!(MONITORS[smallest(SNAPSHOT)].0, "monitor-control-warm");
         assert_eq!(MONITORS[smallest(SNAPSHOT | DEVICES)].0, "monitor-warm");
+        assert_eq!(MONITORS[smallest(ROLE)].0, "monitor-control-standby");
+        assert_eq!(MONITORS[smallest(ROLE | DEVICES)].0, "monitor-standby");
     }
 }

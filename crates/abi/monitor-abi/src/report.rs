@@ -352,6 +352,10 @@ in_memory! {
         pub broken: u32,
         /// [`crate::ladder::Rung::WARM`]: generation of the snapshot that was offered; 0: none was whole.
         pub snapshot: u64,
+        /// [`crate::ladder::Rung::FAILOVER`]: roles that went, as a set; [`crate::ladder::Rung::TOOK`]: those that came.
+        pub roles: u32,
+        /// Sandbox that the first of them went to, or came from.
+        pub party: u32,
     }
 }
 
@@ -434,14 +438,16 @@ in_memory! {
         pub deeds_done: u64,
         /// The last of them; number `n` lies at `(n - 1) % DEEDS`.
         pub deeds: [Deed; DEEDS],
+        /// How often a role has come to it from another sandbox: each time that one may ring once.
+        pub took: u64,
         /// Padding.
-        pub reserved: [u32; 738],
+        pub reserved: [u32; 704],
     }
 }
 
 const _: () = assert!(size_of::<Denial>() == 48);
 const _: () = assert!(size_of::<Tally>() == 56);
-const _: () = assert!(size_of::<Deed>() == 48);
+const _: () = assert!(size_of::<Deed>() == 56);
 const _: () = assert!(size_of::<CoreReport>() == 8192);
 const _: () = assert!(core::mem::offset_of!(CoreReport, console) == 4096);
 const _: () = assert!(size_of::<Report>() == 4096);

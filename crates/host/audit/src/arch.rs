@@ -33,6 +33,8 @@ pub struct Places {
     pub progress: u64,
     /// Snapshots of a guest.
     pub snapshots: u64,
+    /// Words that show a guest its roles.
+    pub roles: u64,
     /// Reports that a guest may read, and the distance of two.
     pub reports: [u64; 2],
     /// Bytes from one function's configuration space to the next one's.

@@ -128,6 +128,7 @@ impl Context<'_> {
             if let Some(regime) = &nested[i] {
                 self.guest(i, regime, &given[i]);
                 self.links(i, regime);
+                self.roles(i, regime);
                 let pages = regime.leaves.iter();
                 let pages = pages.map(|l| (l.address, l.frame, l.size, l.write, l.execute));
                 self.access[i].memory = self.reach(pages);

@@ -169,6 +169,8 @@ pub struct Channel {
     pub gpa: u64,
     /// Bytes.
     pub len: u64,
+    /// The role at one of its ends, and whether that end writes.
+    pub stand: Option<(usize, bool)>,
     /// It begins with a header: its writer's monitor ends what its guest said there.
     pub header: bool,
     /// Its readers ring for its writer: their monitors look when they may.
@@ -265,6 +267,8 @@ pub struct Claim {
     pub channels: Vec<Channel>,
     /// Memory for channels made at run time, by number.
     pub links: Vec<Link>,
+    /// Roles, by number: the sandboxes that can hold each.
+    pub roles: Vec<Vec<usize>>,
     /// PCI functions: every one of the machine.
     pub functions: Vec<Function>,
     /// Configuration space in memory (ECAM), bus 0 first.
@@ -276,6 +280,39 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Number of the role as which a sandbox has an end of a channel, and whether that end writes.
+    #[must_use]
+    pub fn stands(&self, channel: &Channel, sandbox: usize) -> Option<(usize, bool)> {
+        let has = |role: usize| self.roles.get(role).is_some_and(|all| all.contains(&sandbox));
+        channel.stand.filter(|(role, _)| has(*role))
+    }
+
+    /// Tells if a sandbox writes a channel, or does while it has a role.
+    #[must_use]
+    pub fn writes(&self, channel: &Channel, sandbox: usize) -> bool {
+        self.stands(channel, sandbox).map_or(channel.from == sandbox, |(_, writes)| writes)
+    }
+
+    /// Tells if a sandbox reads a channel, or does while it has a role.
+    #[must_use]
+    pub fn reads(&self, channel: &Channel, sandbox: usize) -> bool {
+        let by_itself = channel.to.contains(&sandbox);
+        self.stands(channel, sandbox).map_or(by_itself, |(_, writes)| !writes)
+    }
+
+    /// Tells if a sandbox can hold a role that has memory.
+    #[must_use]
+    pub fn has_memory(&self, sandbox: usize, role: usize) -> bool {
+        let of = |c: &Channel| self.stands(c, sandbox).is_some_and(|(number, _)| number == role);
+        self.channels.iter().any(of)
+    }
+
+    /// Tells if a sandbox can hold some role.
+    #[must_use]
+    pub fn holds(&self, sandbox: usize) -> bool {
+        self.roles.iter().any(|holders| holders.contains(&sandbox))
+    }
+
     /// Finds the function that accesses memory under a requester ID: its own, or an alias that has an owner.
     #[must_use]
     pub fn requester(&self, bdf: u16) -> Option<&Function> {

@@ -51,7 +51,7 @@ fn to_guest(
     segments: Option<&[Segment]>,
 ) -> Vec<Given> {
     let sandbox = &claim.sandboxes[index];
-    let &Places { page, info, progress, snapshots, reports: [reports, stride], .. } =
+    let &Places { page, info, progress, snapshots, roles, reports: [reports, stride], .. } =
         claim.arch.places();
     let mut all = Vec::new();
     let mut give = |place: &Place, kind: (bool, bool), address, frame, len, (write, execute)| {
@@ -90,11 +90,14 @@ fn to_guest(
         give(&end.place, SHOWN, end.registers, *registers, page, R);
         give(&end.place, SHOWN, end.memory.start, *states, page, R);
     }
-    for channel in &claim.channels {
+    for channel in claim.channels.iter().filter(|c| claim.stands(c, index).is_none()) {
         let rights = if channel.from == index { RW } else { R };
         if channel.from == index || channel.to.contains(&index) {
             give(&channel.place, MEMORY, channel.gpa, channel.hpa, channel.len, rights);
         }
+    }
+    if let Some(frame) = parts[index].roles {
+        give(&sandbox.place, SHOWN, roles, frame, page, R);
     }
     for function in claim.functions.iter().filter(|f| f.owner == Some(index)) {
         for own in function.bars.iter().flat_map(|bar| pages(*bar, page)) {
@@ -102,6 +105,19 @@ fn to_guest(
                 give(&function.place, DEVICE, own.start, own.start, page, RW);
             }
         }
+    }
+    for channel in claim.channels.iter().filter(|c| claim.stands(c, index).is_some()) {
+        all.push(Given {
+            address: channel.gpa,
+            frame: channel.hpa,
+            len: channel.len,
+            write: claim.writes(channel, index),
+            execute: false,
+            device: false,
+            dma: false,
+            may: true,
+            place: channel.place.clone(),
+        });
     }
     for link in claim.links.iter().filter(|link| link.concerns(index)) {
         let (sent, mine) = (link.len - page, link.owner == index);

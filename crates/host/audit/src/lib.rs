@@ -28,6 +28,7 @@ pub mod paging;
 pub mod registers;
 pub mod render;
 mod report;
+mod role;
 mod x86;
 
 #[cfg(test)]

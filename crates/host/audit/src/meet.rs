@@ -91,8 +91,9 @@ impl Context<'_> {
     /// other end wants to be woken. It reads a channel that holds its program.
     fn header(&self, sandbox: usize, frame: u64) -> bool {
         self.claim.in_channel(frame).is_some_and(|c| {
-            let (own, rings) = (c.header && c.from == sandbox, c.rung && c.to.contains(&sandbox));
-            let loads = c.program && c.to.contains(&sandbox);
+            let (writes, reads) = (self.claim.writes(c, sandbox), self.claim.reads(c, sandbox));
+            let (own, rings) = (c.header && writes, c.rung && reads);
+            let loads = c.program && reads;
             loads || c.hpa == frame && (own || rings)
         })
     }
@@ -108,8 +109,10 @@ impl Context<'_> {
     fn both_guests(&self, a: usize, b: usize, frame: u64) -> bool {
         let observes = |who: usize, of: usize| self.claim.sandboxes[who].observe.contains(&of);
         self.claim.in_channel(frame).is_some_and(|c| {
-            let at = |s: usize| c.from == s || c.to.contains(&s);
-            at(a) && at(b)
+            let at = |s: usize| self.claim.writes(c, s) || self.claim.reads(c, s);
+            // Two holders of a role never have its memory both.
+            let stands = |s: usize| self.claim.stands(c, s).is_some();
+            at(a) && at(b) && !(stands(a) && stands(b))
         }) || self
             .claim
             .in_link(frame)
@@ -167,6 +170,7 @@ impl Context<'_> {
                 };
                 let all = links.flat_map(|link| root.clone().map(move |root| (link, root)));
                 own.extend(self.remapping_frames(i).map(|r| r.start).chain(all.map(table)));
+                own.extend(root.flat_map(|root| self.role_tables(i, *root)));
             }
             let confining = self.confining.iter().map(|c| c.0).filter(|f| !own.contains(f));
             let confining: Vec<u64> = confining.collect();

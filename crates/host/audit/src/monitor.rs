@@ -19,6 +19,10 @@ const INFO: u64 = 0xFFFF_FFFF_8018_0000;
 const PROGRESS: u64 = 0xFFFF_FFFF_8038_0000;
 /// Snapshots of the guest's: a page with what the monitor notes, then two buffers.
 const SNAPSHOTS: u64 = 0xFFFF_FFFF_8080_0000;
+/// The page that shows the guest its roles.
+const ROLES: u64 = 0xFFFF_FFFF_8039_0000;
+/// The own guest's table entries for memory of roles, a page for each.
+const ROLE_TABLES: u64 = 0xFFFF_FFFF_80B0_0000;
 const VECTORS: u64 = 0xFFFF_FFFF_8020_0000;
 const REPORT: u64 = 0xFFFF_FFFF_8030_0000;
 const MAILBOX: u64 = 0xFFFF_FFFF_8040_0000;
@@ -68,6 +72,8 @@ pub struct Parts {
     pub info: Option<u64>,
     /// The progress words.
     pub progress: Option<u64>,
+    /// The words of roles.
+    pub roles: Option<u64>,
     /// The snapshots.
     pub snapshots: Vec<u64>,
     /// The report: head, then cores.
@@ -116,6 +122,13 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     if sandbox.alive {
         all.push(window(PROGRESS, page, R, "progress words"));
     }
+    if claim.holds(i) {
+        all.push(window(ROLES, page, RW, "roles"));
+    }
+    for (n, _) in claim.roles.iter().enumerate().filter(|(n, _)| claim.has_memory(i, *n)) {
+        let what = format!("table entries of role {n}");
+        all.push(window(ROLE_TABLES + n as u64 * page, page, RW, &what));
+    }
     if sandbox.snapshot > 0 {
         all.push(window(SNAPSHOTS, snapshots(sandbox) * page, RW, "snapshots"));
     }
@@ -157,13 +170,13 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
             let what = format!("header of {}", c.name);
             Window { frame: Some(c.hpa), ..window(GUEST + c.gpa, page, rights, &what) }
         };
-        if c.program && c.to.contains(&i) {
+        if c.program && claim.reads(c, i) {
             let what = format!("program in {}", c.name);
             let at = window(GUEST + c.gpa, c.len, R, &what);
             all.push(Window { frame: Some(c.hpa), ..at });
-        } else if c.header && c.from == i {
+        } else if c.header && claim.writes(c, i) {
             all.push(header(RW));
-        } else if c.rung && c.to.contains(&i) {
+        } else if c.rung && claim.reads(c, i) {
             all.push(header(R));
         }
     }
@@ -244,6 +257,7 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
     let frame = |at: u64| regime.leaf(at).map(|l| l.frame + (at - l.address));
     parts.info = frame(INFO);
     parts.progress = frame(PROGRESS).filter(|_| claim.sandboxes[i].alive);
+    parts.roles = frame(ROLES).filter(|_| claim.holds(i));
     if claim.sandboxes[i].snapshot > 0 {
         let pages = 0..snapshots(&claim.sandboxes[i]);
         parts.snapshots = pages.filter_map(|n| frame(SNAPSHOTS + n * page)).collect();

@@ -6,7 +6,8 @@ use crate::{arch, explain};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{CONTROL, CONTROL_START, index};
 use bulkhead_layout::map::{
-    GUEST_HIGH, INFO_GPA, LINKS_END, PROGRESS_GPA, REPORT_STRIDE, REPORTS_GPA, SNAPSHOTS_GPA,
+    GUEST_HIGH, INFO_GPA, LINKS_END, PROGRESS_GPA, REPORT_STRIDE, REPORTS_GPA, ROLES_GPA,
+    SNAPSHOTS_GPA,
 };
 use bulkhead_layout::report::Denial;
 use bulkhead_layout::snapshot::{PAGES, bytes};
@@ -393,7 +394,16 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
     }
     if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa - c.gpa < c.len) {
         let index = plan.sandboxes.iter().position(|s| s.name == who.name);
-        let (reads, writes) = (index.is_some_and(|i| c.to.contains(&i)), index == Some(c.from));
+        if let Some(stand) = index.and_then(|i| c.stands(i)) {
+            let role = &plan.roles[stand.role];
+            let gets = "it while it has the role, and nothing else";
+            let why = at(&role.place);
+            let allow = format!("{why}: it takes the role over when its holder fails, or gives it");
+            let owner = format!("channel {}'s, by role {}", c.title(), role.name);
+            return answer(owner, why, gets, Allow::Change(allow));
+        }
+        let (reads, writes) =
+            (index.is_some_and(|i| c.reads(i)), index.is_some_and(|i| c.writes(i)));
         let only = format!("reads only: {}", writer(c));
         let (gets, allow) = match (writes, reads) {
             (true, _) => ("reads and writes", Allow::Has),
@@ -450,6 +460,15 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
                 words("nothing", Allow::Line { place: own, key: "alive", value })
             }
         };
+    }
+    if (ROLES_GPA..ROLES_GPA + PAGE).contains(&gpa) {
+        let index = plan.sandboxes.iter().position(|s| s.name == who.name);
+        let holds = index.is_some_and(|index| plan.roles_of(index).next().is_some());
+        let (gets, allow) = match holds {
+            true => ("reads", Allow::Has),
+            false => ("nothing", Allow::Change("name it in `holders` of a `[[role]]`".into())),
+        };
+        return answer("its roles".into(), "its monitor writes them".into(), gets, allow);
     }
     if (SNAPSHOTS_GPA..SNAPSHOTS_GPA + bytes(PAGES as u64)).contains(&gpa) {
         let why = "its monitor writes them".to_owned();

@@ -85,6 +85,10 @@ pub struct Sandbox {
 
 /// Name of a warm restart.
 const WARM: &str = ACTION_NAMES[LadderRung::WARM as usize];
+/// Name of a failover.
+pub const FAILOVER: &str = ACTION_NAMES[LadderRung::FAILOVER as usize];
+/// Name of the deed of whoever takes over.
+pub const TOOK: &str = ACTION_NAMES[LadderRung::TOOK as usize];
 
 /// An answer of a ladder to a failure.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -108,6 +112,10 @@ pub struct Deed {
     pub snapshot: Option<u64>,
     /// Snapshots that such a restart found and that were not whole.
     pub broken: u32,
+    /// Roles that went to another sandbox, or came from it.
+    pub roles: Vec<String>,
+    /// The sandbox that the first of them went to, or came from.
+    pub party: Option<String>,
     /// Microseconds until that guest's first instruction; null if it does not run, or not yet.
     pub took_us: Option<u64>,
     /// Incarnation of the sandbox that failed.
@@ -117,6 +125,14 @@ pub struct Deed {
 impl fmt::Display for Deed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, condition, core, rung, action, found_us, .. } = self;
+        let (roles, party) = (self.roles.join(", "), self.party.as_deref().unwrap_or("nobody"));
+        if *action == TOOK {
+            write!(f, "{number}. {action} {roles} from {party} at {found_us} us")?;
+            return match self.took_us {
+                Some(0) | None => Ok(()),
+                Some(took) => write!(f, ", {} began {took} us later", self.guest),
+            };
+        }
         write!(f, "{number}. {condition} on core {core} at {found_us} us: {action} (rung {rung})")?;
         match (self.snapshot, self.action == WARM) {
             (Some(generation), _) => write!(f, ", from snapshot {generation}")?,
@@ -127,6 +143,11 @@ impl fmt::Display for Deed {
             0 => {}
             1 => f.write_str(", 1 was not whole")?,
             several => write!(f, ", {several} were not whole")?,
+        }
+        match (*action == FAILOVER, self.roles.is_empty()) {
+            (true, true) => f.write_str(", and no holder could take over")?,
+            (true, false) => write!(f, ", {roles} to {party}")?,
+            _ => {}
         }
         match self.took_us {
             Some(took) => write!(f, ", {} began {took} us later", self.guest),
@@ -254,7 +275,7 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now: u64) 
         exits: exits(&seen.cores, hz, now),
         doorbells: doorbells(&baked.plan, index, seen, nanoseconds(snapshot, now, hz)),
         deeds: seen.report.deeds_done,
-        newest_deeds: deeds(plan, seen, snapshot, hz),
+        newest_deeds: deeds(&baked.plan, plan, seen, snapshot, hz),
         denials: seen.denials(),
         overwritten: seen.overwritten(),
         by_condition: refused(&seen.cores, |c, d| Some(explain(&baked.plan, index, c, d))),
@@ -263,7 +284,13 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now: u64) 
 }
 
 /// Answers of a sandbox's ladders with records that are whole.
-fn deeds(plan: &plan::Sandbox, seen: &SandboxSnapshot, snapshot: &Snapshot, hz: u64) -> Vec<Deed> {
+fn deeds(
+    system: &Plan,
+    plan: &plan::Sandbox,
+    seen: &SandboxSnapshot,
+    snapshot: &Snapshot,
+    hz: u64,
+) -> Vec<Deed> {
     let name = |guest: u16| {
         let other = plan.alternatives.get(usize::from(guest).wrapping_sub(1));
         other.map_or(&plan.name, |other| &other.name).clone()
@@ -283,6 +310,13 @@ fn deeds(plan: &plan::Sandbox, seen: &SandboxSnapshot, snapshot: &Snapshot, hz: 
         guest: name(deed.guest),
         snapshot: (deed.snapshot != 0).then_some(deed.snapshot),
         broken: deed.broken,
+        roles: { system.roles.iter().enumerate() }
+            .filter(|(n, _)| deed.roles >> n & 1 != 0)
+            .map(|(_, role)| role.name.clone())
+            .collect(),
+        party: { system.sandboxes.get(deed.party as usize) }
+            .filter(|_| deed.roles != 0)
+            .map(|party| party.name.clone()),
         took_us: (deed.begun != 0).then(|| us(deed.begun.saturating_sub(deed.found))),
         incarnation: deed.incarnation,
     };
@@ -306,7 +340,11 @@ fn doorbells(
     let consents: u64 = seen.cores.iter().map(|core| core.consents).sum();
     let mut allowed = vec![0; plan.sandboxes.len()];
     for rings in plan.rings(index, window) {
-        allowed[rings.sender] = rings.timed + if rings.consented { consents } else { 0 };
+        // Who gives a role rings once, and each role can be on its way.
+        let took = seen.report.took + plan.roles_of(index).count() as u64;
+        let when = |is: bool, rings: u64| if is { rings } else { 0 };
+        allowed[rings.sender] =
+            rings.timed + when(rings.consented, consents) + when(rings.roles, took);
     }
     let all = plan.sandboxes.iter().zip(allowed).zip(seen.report.rung).enumerate();
     let others = all.filter(|(sender, ((_, most), rings))| *sender != index && most + rings > 0);

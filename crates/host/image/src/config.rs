@@ -19,6 +19,7 @@ use bulkhead_layout::pci::{COMMAND, Function};
 use bulkhead_layout::peer::{BusMaster, Peer};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{Kind, State};
+use bulkhead_layout::role::{COLD, Role};
 use bulkhead_layout::watch::Watch;
 use bulkhead_layout::{MAX_SANDBOXES, need};
 use bulkhead_plan::{self as plan, Facts, Plan, RTC, Sandbox};
@@ -51,6 +52,7 @@ pub struct Told<'a, L> {
     pub shadow: Vec<u32>,
     pub lines: Option<L>,
     pub links: &'a [nested::Link],
+    pub roles: &'a [nested::Role],
     /// Guests that can take the place of the first one.
     pub others: &'a [Other<'a>],
 }
@@ -85,6 +87,7 @@ pub fn config<T: Target>(
         told.lines,
     );
     channels::<T>(&mut config, &mut tail, input, told.links);
+    roles(&mut config, &mut tail, input, told.roles);
     has_code::<T>(&config, input)?;
     Ok([config.as_bytes(), &tail.bytes].concat())
 }
@@ -204,6 +207,7 @@ fn ladders(config: &mut Config, tail: &mut Tail, sandbox: &Sandbox) {
             plan::Step::Restart => (Rung::RESTART, 0),
             plan::Step::Warm => (Rung::WARM, 0),
             plan::Step::Alternative(number) => (Rung::ALTERNATIVE, number as u16 + 1),
+            plan::Step::Failover(to) => (Rung::FAILOVER, to.map_or(0, |to| to as u16 + 1)),
         };
         let (times, within) = rung.at_most.unwrap_or_default();
         Rung { action, times, guest, within: (within / 1_000_000) as u32 }
@@ -296,9 +300,8 @@ fn channels<T: Target>(
 ) {
     let (plan, index) = (input.plan, input.index);
     let word = |region: &plan::Channel, at: usize| GUEST_VA + region.gpa + at as u64;
-    let ends =
-        ends(plan, index).map(|own| End { hello: word(own, HELLO), armed: word(own, ARMED) });
-    config.channel_ends = tail.append(&ends.collect::<Vec<_>>());
+    let own = ends(plan, index).filter(|own| own.stands(index).is_none());
+    config.channel_ends = tail.append(&own.map(end).collect::<Vec<_>>());
     let mailbox = facts(input).paged(size_of::<Mailbox>() as u64);
     let bells = bells(plan, index).map(|(rx, bell)| {
         let receiver = &plan.sandboxes[rx.from];
@@ -335,6 +338,42 @@ fn channels<T: Target>(
     config.links = tail.append(&links);
 }
 
+/// Words of an own end of a channel.
+fn end(own: &plan::Channel) -> End {
+    let base = GUEST_VA + own.gpa;
+    End { hello: base + HELLO as u64, armed: base + ARMED as u64 }
+}
+
+/// Roles that it can hold.
+fn roles(config: &mut Config, tail: &mut Tail, input: &Input, roles: &[nested::Role]) {
+    let (plan, index) = (input.plan, input.index);
+    let role = |own: &nested::Role| {
+        let role = &plan.roles[own.number];
+        let of = |region: &&plan::Channel| {
+            region.stands(index).is_some_and(|stand| stand.role == own.number)
+        };
+        let ends: Vec<_> = ends(plan, index).filter(of).map(end).collect();
+        let others = role.holders.iter().filter(|holder| **holder != index);
+        let cold = |holder: usize| if plan.sandboxes[holder].autostart { 0 } else { COLD };
+        let mut told = Role {
+            number: own.number as u32,
+            least_loaded: role.least_loaded.into(),
+            begins: (role.holders.first() == Some(&index)).into(),
+            entries: tail.append(&own.entries),
+            ends: tail.append(&ends),
+            table: ROLE_TABLES_VA + own.number as u64 * facts(input).page,
+            ..Role::default()
+        };
+        for (to, other) in told.others.iter_mut().zip(others) {
+            *to = *other as u8 | cold(*other);
+            told.count += 1;
+        }
+        told
+    };
+    let all: Vec<_> = roles.iter().map(role).collect();
+    config.roles = tail.append(&all);
+}
+
 /// Needs of a sandbox, by the plan. A look at the baked configuration follows ([`has_code`]).
 pub fn needs(plan: &Plan, index: usize) -> u32 {
     let sandbox = &plan.sandboxes[index];
@@ -360,6 +399,7 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
         (sandbox.watch.is_some(), need::WATCHDOG),
         (!sandbox.ladders.is_empty() || failure, need::LADDER),
         (sandbox.snapshot > 0, need::SNAPSHOT),
+        (plan.roles_of(index).next().is_some(), need::ROLE),
     ];
     all.into_iter().filter(|(needed, _)| *needed).fold(0, |set, (_, need)| set | need)
 }
@@ -379,6 +419,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
         (config.peers.len != 0, need::WATCHDOG, "looks at other monitors"),
         (config.ladders.len != 0, need::LADDER, "ladders"),
         (config.snapshot != 0, need::SNAPSHOT, "snapshots"),
+        (config.roles.len != 0, need::ROLE, "roles"),
     ];
     let lacks = told
         .into_iter()

@@ -36,10 +36,9 @@ pub fn page(plan: &Plan, index: usize, args: &str) -> Info {
     info.alive = alive.map_or(0, |alive| alive.every / 1_000);
     info.snapshot = sandbox.snapshot * bulkhead_layout::PAGE;
     info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
-    let seen =
-        |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));
+    let seen = |c: &&plan::Channel| c.part != plan::Part::Rx && (c.writes(index) || c.reads(index));
     let bell = |(n, channel): (usize, &plan::Channel)| {
-        plan.bell(n).map_or(0, |bell| bell.told(channel.from == index))
+        plan.bell(n).map_or(0, |bell| bell.told(channel.writes(index)))
     };
     let bells = plan.channels.iter().enumerate().filter(|(_, c)| seen(c)).map(bell);
     info.bells.iter_mut().zip(bells).for_each(|(to, from)| *to = from);
@@ -47,7 +46,7 @@ pub fn page(plan: &Plan, index: usize, args: &str) -> Info {
         name: name(&c.name),
         gpa: c.gpa,
         size: c.len,
-        writable: u32::from(c.from == index),
+        writable: u32::from(c.writes(index)),
         kind: 0,
         messages: match c.part {
             plan::Part::Program => info::PROGRAM,
@@ -77,7 +76,17 @@ pub fn page(plan: &Plan, index: usize, args: &str) -> Info {
         messages: link.owner as u32,
         message: number as u32,
     });
-    let windows: Vec<_> = channels.chain(reports).chain(links).take(info::MAX_CHANNELS).collect();
+    let roles = plan.roles_of(index).map(|(number, role)| Window {
+        name: name(&role.name),
+        gpa: facts.guest.roles + number as u64 * 8,
+        size: 8,
+        writable: 0,
+        kind: info::ROLE,
+        messages: 0,
+        message: number as u32,
+    });
+    let windows: Vec<_> =
+        channels.chain(reports).chain(links).chain(roles).take(info::MAX_CHANNELS).collect();
     info.windows = windows.len() as u32;
     info.window[..windows.len()].copy_from_slice(&windows);
     info

@@ -66,6 +66,7 @@ struct Places {
     config: (u64, u64),
     info: u64,
     progress: Option<u64>,
+    roles: Option<u64>,
     snapshots: Option<(u64, u64)>,
     vectors: Option<u64>,
     shadow: (u64, u64),
@@ -137,14 +138,23 @@ pub fn bake<T: Target>(
         .collect::<Result<Vec<_>, Error>>()?;
     let alive = sandbox.watch.is_some_and(|watch| watch.alive.is_some());
     let progress = alive.then(|| pages.take(facts.page));
+    let held = input.plan.roles_of(input.index).next().is_some();
+    let role_words = held.then(|| pages.take(facts.page));
     let store = sandbox.store(facts);
     let snapshots = (sandbox.snapshot > 0).then(|| (pages.take(store), store));
     let kept = snapshots.map(|(pa, _)| pa);
-    let shown =
-        nested::Shown { info: info_pa, progress, snapshots: kept, reports, ends: &functions.ends };
+    let shown = nested::Shown {
+        info: info_pa,
+        progress,
+        roles: role_words,
+        snapshots: kept,
+        reports,
+        ends: &functions.ends,
+    };
     let (reached, root) =
         nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?;
     let links = nested::links::<T::Nested>(pages, input.plan, input.index, root)?;
+    let roles = nested::roles::<T::Nested>(pages, input.plan, input.index, root)?;
     let mut others = Vec::new();
     for standby in input.standbys {
         // A kernel's tables, and a Linux', do not depend on what is in its memory; and links are in these tables alone.
@@ -174,6 +184,7 @@ pub fn bake<T: Target>(
         shadow,
         lines,
         links: &links,
+        roles: &roles,
         others: &others,
     };
     pages.put(&config::<T>(input, told)?);
@@ -191,6 +202,7 @@ pub fn bake<T: Target>(
         config: (config_pa, spare - config_pa),
         info: info_pa,
         progress,
+        roles: role_words,
         snapshots,
         vectors,
         shadow: (shadow_pa, shadow_len),
@@ -200,9 +212,9 @@ pub fn bake<T: Target>(
     };
     // The spare one differs in its text alone: what the first one has done is seen by it, and ended.
     let other = |text| Places { text, ..places.clone() };
-    let spare = spare_text.map(|text| space::<T>(input, other(text), &functions, &links));
+    let spare = spare_text.map(|text| space::<T>(input, other(text), &functions, &links, &roles));
     let spare_root = spare.map(|space| space.bake::<T::Own>(pages, None)).transpose()?.flatten();
-    let own = space::<T>(input, places, &functions, &links);
+    let own = space::<T>(input, places, &functions, &links, &roles);
     let monitor_root = own.bake::<T::Own>(pages, None)?.unwrap_or_default();
     part(pages, tables, "monitor's page tables");
 
@@ -223,6 +235,7 @@ fn space<T: Target>(
     places: Places,
     functions: &Functions,
     links: &[nested::Link],
+    roles: &[nested::Role],
 ) -> Space {
     let (plan, index) = (input.plan, input.index);
     let (sandbox, facts) = (&plan.sandboxes[index], plan.machine.arch.facts());
@@ -235,6 +248,13 @@ fn space<T: Target>(
     }
     if let Some(progress) = places.progress {
         own.add(PROGRESS_VA, progress, page, Rights::R, "progress words");
+    }
+    if let Some(words) = places.roles {
+        own.add(ROLES_VA, words, page, Rights::RW, "roles");
+    }
+    for role in roles.iter().filter(|role| role.table != 0) {
+        let at = ROLE_TABLES_VA + role.number as u64 * page;
+        own.add(at, role.table, page, Rights::RW, "entries of a role");
     }
     if let Some((pa, len)) = places.snapshots {
         own.add(SNAPSHOTS_VA, pa, len, Rights::RW, "snapshots");
@@ -350,7 +370,7 @@ fn segments(pages: &mut Pages, program: &Program) -> Space {
 
 /// Regions of others that a sandbox rings for, by number.
 pub fn bells(plan: &Plan, index: usize) -> impl Iterator<Item = (&plan::Channel, plan::Bell)> {
-    let own = plan.channels.iter().filter(move |rx| rx.to.contains(&index));
+    let own = plan.channels.iter().filter(move |rx| rx.reads(index));
     own.filter_map(|rx| Some((rx, rx.bell?)))
 }
 
@@ -373,7 +393,7 @@ pub fn quieted(plan: &Plan, peer: &plan::Peer) -> Vec<Span> {
 
 /// Regions of messages that a sandbox writes.
 pub fn ends(plan: &Plan, index: usize) -> impl Iterator<Item = &plan::Channel> {
-    let own = plan.channels.iter().filter(move |region| region.from == index);
+    let own = plan.channels.iter().filter(move |region| region.writes(index));
     own.filter(|region| region.part.has_header())
 }
 

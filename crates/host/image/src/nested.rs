@@ -40,12 +40,61 @@ fn ram(all: &mut Space, ram: Ram, guest: &Guest) {
     add(at, ram.gpa + ram.len, guest.default_rights);
 }
 
+/// A role, in the tables of a holder.
+pub struct Role {
+    /// Its number.
+    pub number: usize,
+    /// The table of its entries, and nobody else's: physical address.
+    pub table: u64,
+    /// Its entries while the guest has it.
+    pub entries: Vec<u64>,
+}
+
+/// Makes room for the roles of a sandbox below the root of its nested tables. No entry is there yet.
+pub fn roles<F: Stage2>(
+    pages: &mut Pages,
+    plan: &Plan,
+    index: usize,
+    root: u64,
+) -> Result<Vec<Role>, Error> {
+    let mut all = Vec::new();
+    for (number, role) in plan.roles_of(index) {
+        let mut space = Space::default();
+        let mut end = role.gpa;
+        for (n, channel) in plan.channels.iter().enumerate() {
+            let own = channel.stands(index).is_some_and(|stand| stand.role == number);
+            if own && channel.len > 0 {
+                let rights = if channel.writes(index) { Rights::RW } else { Rights::R };
+                space.add(channel.gpa, plan.channels[n].hpa, channel.len, rights, "role");
+                end = end.max(channel.gpa + channel.len);
+            }
+        }
+        if end == role.gpa {
+            // A role can be without memory.
+            all.push(Role { number, table: 0, entries: Vec::new() });
+            continue;
+        }
+        space.bake::<F>(pages, Some(root))?;
+        let first = space.regions.first().map_or(role.gpa, |region| region.at);
+        let table = bulkhead_arch::lowest::<F>(pages, root, first);
+        let table = table.ok_or(MapError::Overlap(role.gpa))?;
+        let count = ((end - role.gpa) / F::PAGE) as usize;
+        let entries = (0..count).map(|n| TableMemory::read(pages, table, n)).collect();
+        let whole = 0..bulkhead_arch::entries::<F>();
+        whole.for_each(|n| TableMemory::write(pages, table, n, F::empty()));
+        all.push(Role { number, table, entries });
+    }
+    Ok(all)
+}
+
 /// Parts of the image that a sandbox is shown.
 pub struct Shown<'a> {
     /// Its information page.
     pub info: u64,
     /// Its progress words.
     pub progress: Option<u64>,
+    /// Words of its roles.
+    pub roles: Option<u64>,
     /// Its snapshots.
     pub snapshots: Option<u64>,
     /// All sandboxes' reports.
@@ -126,6 +175,7 @@ pub fn tables<F: Stage2>(
     };
     of_image(&mut space, &|what| match what {
         What::Info => Some((shown.info, "information page")),
+        What::Roles => shown.roles.map(|pa| (pa, "roles")),
         What::Snapshots => shown.snapshots.map(|pa| (pa, "snapshots")),
         What::Report(other) => Some((shown.reports[other], "report of an observed sandbox")),
         _ => None,

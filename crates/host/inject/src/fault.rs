@@ -76,9 +76,7 @@ impl Kind {
     fn fits(self, system: &System) -> bool {
         let (plan, target) = (&system.baked.plan, system.target);
         match self {
-            Self::Channel => {
-                plan.channels.iter().any(|c| c.from == target || c.to.contains(&target))
-            }
+            Self::Channel => plan.channels.iter().any(|c| c.writes(target) || c.reads(target)),
             Self::DeviceNonsense | Self::DeviceSilent => has_ports(system.struck()),
             _ => true,
         }

@@ -65,7 +65,7 @@ pub fn all(system: &System, ram: &Ram) -> Result<Vec<Page>> {
             add(&mut pages, piece.hpa, piece.len, Owner::Guest(index))?;
         }
     }
-    let apart = |c: &&Channel| c.from != system.target && !c.to.contains(&system.target);
+    let apart = |c: &&Channel| !c.writes(system.target) && !c.reads(system.target);
     for channel in plan.channels.iter().filter(apart) {
         add(&mut pages, channel.hpa, channel.len, Owner::Channel(channel.title()))?;
     }

@@ -146,11 +146,11 @@ fn text(stand: &mut Stand, own: (u64, u64), random: &mut SplitMix64) -> Result<P
 
 fn channel(system: &System, stand: &mut Stand, random: &mut SplitMix64) -> Result<Place> {
     let target = system.target;
-    let own = |c: &&Channel| c.from == target || c.to.contains(&target);
+    let own = |c: &&Channel| c.writes(target) || c.reads(target);
     let all: Vec<&Channel> = system.baked.plan.channels.iter().filter(own).collect();
     let channel = all[random.index(all.len())];
     let what =
-        if channel.from == target { "region that it writes" } else { "region that it reads" };
+        if channel.writes(target) { "region that it writes" } else { "region that it reads" };
     let page = used(stand, random, |random| channel.hpa + random.below(channel.len / PAGE) * PAGE)?;
     let at = page + random.below(PAGE);
     flip(stand, what, at, random)

@@ -94,6 +94,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         healths: decoder.many("health"),
         alternatives: decoder.many("alternative"),
         peers: decoder.many("peer"),
+        roles: decoder.many("role"),
         programs: decoder.many("program"),
         threads: decoder.many("thread"),
         contexts: decoder.many("context"),

@@ -26,6 +26,9 @@ pub struct Manifest {
     /// Memory that sandboxes share. Their order gives their addresses.
     #[serde(default)]
     pub channel: Vec<Channel>,
+    /// Places that one of several sandboxes has at a time.
+    #[serde(default)]
+    pub role: Vec<Role>,
     /// Actions after denied accesses.
     #[serde(default)]
     pub health: Vec<Health>,
@@ -432,9 +435,9 @@ pub enum Criticality {
 pub struct Channel {
     /// Its name.
     pub name: String,
-    /// The sandbox that writes.
+    /// The sandbox that writes, or a role.
     pub from: String,
-    /// The sandboxes that read. Messages go to each through memory of its own.
+    /// The sandboxes that read; a role, too. Messages go to each through memory of its own.
     pub to: Vec<String>,
     /// Its size, such as `"64 KiB"`. A channel of messages has this size for each receiver, with 512 bytes of header.
     pub size: String,
@@ -550,6 +553,8 @@ pub struct Rung {
     pub action: Step,
     /// Name of the `[[alternative]]`, for this action.
     pub name: Option<String>,
+    /// For `failover`, the sandbox that takes the roles over. Without it each role chooses by itself.
+    pub to: Option<String>,
     /// How often it is taken; then the next rung is. Each rung but the last has it.
     pub at_most: Option<AtMost>,
 }
@@ -565,6 +570,8 @@ pub enum Step {
     Warm,
     /// Another guest starts in its place.
     Alternative,
+    /// Another sandbox takes over the roles, and the guest that runs starts anew without them.
+    Failover,
     /// The sandbox is stopped.
     Stop,
 }
@@ -636,6 +643,31 @@ pub struct Instead {
     pub name: String,
     /// Its file then: a path from the manifest's folder, or `artifact:NAME`.
     pub file: String,
+}
+
+/// A place that one of several sandboxes has at a time, and another one can take over. Channels name it in place of a
+/// sandbox.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Role {
+    /// Its name.
+    pub name: String,
+    /// The sandboxes that can hold it, one at a time. The first one has it at the machine's start.
+    pub holders: Vec<String>,
+    /// Choice among the holders that could take it over.
+    #[serde(default)]
+    pub choose: Choose,
+}
+
+/// Choice of a role's next holder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choose {
+    /// The first one in the order of `holders`.
+    #[default]
+    FirstHealthy,
+    /// The one that has the fewest roles.
+    LeastLoaded,
 }
 
 /// A monitor that looks whether another sandbox' monitor goes on.

@@ -54,7 +54,7 @@ impl Plan {
             gpa: region.gpa + at,
             hpa: region.hpa + at,
             len: region.len.saturating_sub(at),
-            write: region.from == sandbox,
+            write: region.writes(sandbox),
             what: Reached::Channel(n),
         };
         self.channels.iter().enumerate().skip(first).take(count).map(part).collect()

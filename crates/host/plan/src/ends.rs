@@ -73,7 +73,7 @@ impl Plan {
             return Vec::new();
         }
         let begins = self.channels.iter().enumerate().filter(|(_, c)| c.part != Part::Rx);
-        let own = begins.filter(|(_, c)| c.from == sandbox || c.to.contains(&sandbox));
+        let own = begins.filter(|(_, c)| c.writes(sandbox) || c.reads(sandbox));
         let own: Vec<(usize, &Channel)> = own.collect();
         let (count, lines) = (own.len(), free_lines(&self.sandboxes[sandbox]));
         let end = |(n, bdf): (usize, Bdf)| {

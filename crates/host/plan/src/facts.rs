@@ -59,6 +59,8 @@ pub struct GuestMap {
     pub info: u64,
     /// Progress words.
     pub progress: u64,
+    /// Words that show its roles.
+    pub roles: u64,
     /// Its snapshots.
     pub snapshots: u64,
     /// Reports of observed sandboxes.
@@ -71,6 +73,8 @@ pub struct GuestMap {
     pub functions: u64,
     /// Channels.
     pub channels: Span,
+    /// Distance of two roles' memory, from the beginning of the channels on: one table of entries maps it.
+    pub role_stride: u64,
     /// Links: channels made at run time.
     pub links: Span,
     /// Distance of two links: one table of entries maps it.

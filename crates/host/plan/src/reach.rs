@@ -41,6 +41,8 @@ pub enum What {
     Info,
     /// Its progress words.
     Progress,
+    /// Words that show its roles.
+    Roles,
     /// Its snapshots.
     Snapshots,
     /// Report of a sandbox.
@@ -57,6 +59,8 @@ pub enum What {
     States(usize),
     /// A region of a channel.
     Channel(usize),
+    /// A region of a channel, while it has the role at its end there.
+    Role(usize),
     /// A part of a link, while it has a channel there.
     Link(usize),
 }
@@ -92,6 +96,9 @@ impl Plan {
         if sandbox.watch.is_some_and(|watch| watch.alive.is_some()) {
             add(facts.guest.progress, facts.page, Access::Write, What::Progress);
         }
+        if self.roles_of(index).next().is_some() {
+            add(facts.guest.roles, facts.page, Access::Read, What::Roles);
+        }
         if sandbox.snapshot > 0 {
             let len = sandbox.store(facts);
             add(facts.guest.snapshots, len, Access::Read, What::Snapshots);
@@ -119,10 +126,14 @@ impl Plan {
             add(end.memory.start, PAGE, Access::Read, What::States(n));
         }
         for (n, channel) in self.channels.iter().enumerate() {
-            if channel.from == index {
-                add(channel.gpa, channel.len, Access::Write, What::Channel(n));
-            } else if channel.to.contains(&index) {
-                add(channel.gpa, channel.len, Access::Read, What::Channel(n));
+            let what = match channel.stands(index) {
+                Some(_) => What::Role(n),
+                None => What::Channel(n),
+            };
+            if channel.writes(index) {
+                add(channel.gpa, channel.len, Access::Write, what);
+            } else if channel.reads(index) {
+                add(channel.gpa, channel.len, Access::Read, what);
             }
         }
         for (n, link) in self.links.iter().enumerate().filter(|(_, link)| link.concerns(index)) {

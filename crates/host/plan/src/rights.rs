@@ -1,6 +1,6 @@
 //! Rights over other sandboxes' lives, and their cost for these sandboxes: the rate at which other monitors may ring.
 
-use crate::{Link, Plan, Sandbox};
+use crate::{Link, Plan, Role, Sandbox};
 use bulkhead_layout::PAGE as PAGE_SIZE;
 use bulkhead_layout::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, REQUESTS, index};
 
@@ -68,6 +68,8 @@ pub struct Rings {
     pub timed: u64,
     /// Besides, once for each offer that the other has made or accepted of a channel made at run time.
     pub consented: bool,
+    /// Besides, once for each time that a role comes to the other.
+    pub roles: bool,
 }
 
 impl Plan {
@@ -82,8 +84,10 @@ impl Plan {
                 owned && link.concerns(sandbox) && link.concerns(sender)
             };
             let consented = self.links.iter().any(meet);
-            let any = sender != sandbox && (timed > 0 || consented);
-            any.then_some(Rings { sender, timed, consented })
+            let both = |role: &Role| [sandbox, sender].iter().all(|one| role.holders.contains(one));
+            let roles = self.roles.iter().any(both);
+            let any = sender != sandbox && (timed > 0 || consented || roles);
+            any.then_some(Rings { sender, timed, consented, roles })
         };
         self.sandboxes.iter().enumerate().filter_map(of)
     }

@@ -2,7 +2,7 @@
 //! that describe the plan, so the image's length is an input: a builder guesses it, bakes, and asks again.
 
 use crate::place::{Refusal, Wish, place};
-use crate::{Channel, Drive, Facts, Link, Machine, Plan, Ram, Sandbox, Span};
+use crate::{Channel, Drive, Facts, Link, Machine, Plan, Ram, Role, Sandbox, Span};
 use std::path::PathBuf;
 
 /// A sandbox and the memory it wants.
@@ -33,6 +33,8 @@ pub struct System {
     pub channels: Vec<Channel>,
     /// Memory for channels that are made at run time, likewise.
     pub links: Vec<Link>,
+    /// Roles, by number.
+    pub roles: Vec<Role>,
     /// Sandboxes that end a run when they end.
     pub ends_with: Vec<usize>,
     /// Text that a scenario appends to guests' arguments.
@@ -143,6 +145,7 @@ impl System {
             sandboxes,
             channels,
             links,
+            roles: self.roles.clone(),
             ends_with: self.ends_with.clone(),
             drives: self.drives.clone(),
         })

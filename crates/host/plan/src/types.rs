@@ -293,6 +293,34 @@ pub enum Step {
     Warm,
     /// This of [`Sandbox::alternatives`] begins.
     Alternative(usize),
+    /// Its roles go to this sandbox, or to the one that each role's policy chooses, and it begins anew without them.
+    Failover(Option<usize>),
+}
+
+/// A place that one of several sandboxes has at a time: the ends of channels that name it.
+#[derive(Clone, Debug)]
+pub struct Role {
+    /// Its name.
+    pub name: String,
+    /// Its `[[role]]`.
+    pub place: Place,
+    /// The sandboxes that can hold it; the first one has it at the machine's start.
+    pub holders: Vec<usize>,
+    /// It goes to the holder with the fewest roles, not to the first one.
+    pub least_loaded: bool,
+    /// Guest-physical address of the memory of its channels. No other memory shares its page of table entries.
+    pub gpa: u64,
+}
+
+/// A role at an end of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stand {
+    /// The role.
+    pub role: usize,
+    /// It writes the region; else it reads it.
+    pub writes: bool,
+    /// The role's holders.
+    pub holders: Vec<usize>,
 }
 
 /// A piece of a sandbox's RAM.
@@ -433,10 +461,12 @@ pub struct Channel {
     /// Doorbell that wakes the sandbox that writes the region, if it has one. It wakes the receiver of messages by
     /// [`Part::Rx`], and the driver of a virtio device by its [`Part::Tx`], too.
     pub bell: Option<Bell>,
-    /// The sandbox that writes: for [`Part::Rx`] the receiver.
+    /// The sandbox that writes: for [`Part::Rx`] the receiver. Of a role, the first one that holds it.
     pub from: usize,
-    /// The sandboxes that read.
+    /// The sandboxes that read; of a role, the first one that holds it.
     pub to: Vec<usize>,
+    /// The role at one of its ends, if there is one.
+    pub stand: Option<Stand>,
     /// Physical address.
     pub hpa: u64,
     /// Guest-physical address, at which every side sees it.
@@ -446,6 +476,24 @@ pub struct Channel {
 }
 
 impl Channel {
+    /// True if a sandbox writes it, or does while it has a role.
+    #[must_use]
+    pub fn writes(&self, sandbox: usize) -> bool {
+        self.from == sandbox || self.stands(sandbox).is_some_and(|stand| stand.writes)
+    }
+
+    /// True if a sandbox reads it, or does while it has a role.
+    #[must_use]
+    pub fn reads(&self, sandbox: usize) -> bool {
+        self.to.contains(&sandbox) || self.stands(sandbox).is_some_and(|stand| !stand.writes)
+    }
+
+    /// The role as which a sandbox has an end of it.
+    #[must_use]
+    pub fn stands(&self, sandbox: usize) -> Option<&Stand> {
+        self.stand.as_ref().filter(|stand| stand.holders.contains(&sandbox))
+    }
+
     /// Its name, and which of its regions.
     #[must_use]
     pub fn title(&self) -> String {
@@ -568,6 +616,8 @@ pub struct Plan {
     pub channels: Vec<Channel>,
     /// Memory for channels that are made at run time, by number.
     pub links: Vec<Link>,
+    /// Roles, by number.
+    pub roles: Vec<Role>,
     /// Sandboxes that end a run when they end (`exited`, `stopped`).
     pub ends_with: Vec<usize>,
     /// Files behind the machine's drives.
@@ -586,6 +636,12 @@ pub struct Drive {
 }
 
 impl Plan {
+    /// Lists the roles that a sandbox can hold, with their numbers.
+    pub fn roles_of(&self, sandbox: usize) -> impl Iterator<Item = (usize, &Role)> {
+        let all = self.roles.iter().enumerate();
+        all.filter(move |(_, role)| role.holders.contains(&sandbox))
+    }
+
     /// The number of a link among those of its owner, as manifests count; 0 of one that is not there.
     #[must_use]
     pub fn which_link(&self, number: usize) -> usize {

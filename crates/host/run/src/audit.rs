@@ -66,8 +66,8 @@ pub fn translate(
         };
         let rights =
             right(sandbox, None) || { plan.sandboxes.iter() }.any(|s| right(s, Some(index)));
-        let messages = |c: &Channel| c.from == index && c.part.has_header();
-        let rings = |c: &Channel| c.to.contains(&index) && c.bell.is_some();
+        let messages = |c: &Channel| c.writes(index) && c.part.has_header();
+        let rings = |c: &Channel| c.reads(index) && c.bell.is_some();
         let loaded = |c: &Channel| c.to.contains(&index) && c.part == Part::Program;
         let mut needs = 0;
         let mut need = |when: bool, what: u32| needs |= if when { what } else { 0 };
@@ -82,6 +82,7 @@ pub fn translate(
         let failure = sandbox.actions[report::Kind::Failure as usize];
         need(failure != Action::Ignore || !sandbox.ladders.is_empty(), need::LADDER);
         need(sandbox.snapshot > 0, need::SNAPSHOT);
+        need(plan.roles.iter().any(|role| role.holders.contains(&index)), need::ROLE);
         sandboxes.push(claim::Sandbox {
             monitor: monitors[need::smallest(needs)].clone(),
             name: sandbox.name.clone(),
@@ -117,6 +118,7 @@ pub fn translate(
         hpa: c.hpa,
         gpa: c.gpa,
         len: c.len,
+        stand: c.stand.as_ref().map(|stand| (stand.role, stand.writes)),
         header: c.part.has_header(),
         program: c.part == Part::Program,
         rung: c.bell.is_some(),
@@ -141,6 +143,7 @@ pub fn translate(
                 len: link.len,
             })
             .collect(),
+        roles: plan.roles.iter().map(|role| role.holders.clone()).collect(),
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
         ecam: machine.pci.as_ref().map(|pci| range(&pci.space(facts))),
         iommu: iommu(plan),

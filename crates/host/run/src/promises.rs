@@ -4,7 +4,7 @@ use crate::audit::Audited;
 use crate::exits::{self, Facts};
 use crate::{Load, Outcome, arch};
 use bulkhead_audit::RULES;
-use bulkhead_explain::{Deed, Promise, Sandbox};
+use bulkhead_explain::{Deed, FAILOVER, Promise, Sandbox, TOOK};
 use bulkhead_layout::report::DEEDS;
 use bulkhead_layout::telemetry::Record;
 use bulkhead_plan::{Channel, Guest, Plan, peers};
@@ -90,7 +90,12 @@ fn boot(outcome: &Outcome) -> Option<Promise> {
 /// Judges answers to failures: each that begins a guest anew has done so, and nothing else did.
 fn answered(sandbox: &Sandbox) -> Promise {
     let kept = &sandbox.newest_deeds;
-    let stops = |deed: &&Deed| deed.action == "stop";
+    // A sandbox that begins for a role stops when it has given that away.
+    let stops = |deed: &&Deed| {
+        deed.action == "stop" || deed.action == FAILOVER && sandbox.state == "stopped"
+    };
+    // They came to a guest that ran, or they have begun one that waited.
+    let took = kept.iter().filter(|deed| deed.action == TOOK).count() as u64;
     let stopped = kept.iter().filter(stops).count() as u64;
     // The run can end while the newest one is on its way.
     let on_its_way = u64::from(sandbox.state == "launching");
@@ -100,7 +105,7 @@ fn answered(sandbox: &Sandbox) -> Promise {
     let held = not_begun as u64 <= on_its_way
         && whole
         // A guest can begin itself anew, too, and be started by others. Stops of which no record is left are unknown.
-        && (!all_kept || sandbox.restarts + on_its_way >= sandbox.deeds - stopped)
+        && (!all_kept || sandbox.restarts + on_its_way >= sandbox.deeds - stopped - took)
         && sandbox.state != "failed";
     let longest = kept.iter().filter_map(|deed| deed.took_us).max().unwrap_or(0);
     let detail = format!(
@@ -376,6 +381,8 @@ mod tests {
             action,
             guest: "victim".into(),
             took_us,
+            roles: Vec::new(),
+            party: None,
             incarnation: 0,
             snapshot: None,
             broken: 0,

@@ -11,6 +11,7 @@ use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::peer::{BusMaster, Peer};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
+use bulkhead_monitor_abi::role::{ROLES, Role};
 use bulkhead_monitor_abi::snapshot;
 use bulkhead_monitor_abi::watch::{FixedPage, PART, Progress};
 use core::cell::Cell;
@@ -41,6 +42,8 @@ pub struct Local {
     pub watching: Watching,
     /// First core's: the next life is a warm one.
     pub warm: Cell<bool>,
+    /// For each of the own roles the sandbox that it goes to when the guest has ended, and 1; 0: it stays.
+    pub going: [Cell<u8>; ROLES],
 }
 
 /// State of a core that the sandbox's other cores touch, too.
@@ -91,10 +94,16 @@ pub trait Layout {
     fn progress(&self) -> &Progress;
     /// Returns the steps of a launch record.
     fn ops(&self, part: Slice) -> &[Op];
-    /// Entries of a link in the guest's tables.
+    /// Entries of a link or a role in the guest's tables.
     fn entries(&self, part: Slice) -> &[u64];
     /// Links that the sandbox is a party of.
     fn links(&self) -> &[Link];
+    /// Roles that the sandbox can hold.
+    fn roles(&self) -> &[Role];
+    /// Own ends of a role's channels.
+    fn role_ends(&self, ends: Slice) -> &[End];
+    /// Words that show the guest its roles. Only with [`Config::roles`].
+    fn roles_shown(&self) -> &[AtomicU64; ROLES];
     /// Pages that the watchdog looks at.
     fn fixed_pages(&self, pages: Slice) -> &[FixedPage];
     /// Returns a part of such a page, its number below [`bulkhead_monitor_abi::watch::PARTS`].

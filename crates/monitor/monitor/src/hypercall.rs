@@ -3,8 +3,10 @@
 use crate::contract::Monitor;
 use crate::outcome::Outcome;
 use crate::record::{add, deny};
-use crate::{life, link, mail, snapshot};
-use bulkhead_monitor_abi::hypercall::{Call, DENIED, KEEP, NULL, OK, SNAPSHOT, decide, number};
+use crate::{life, link, mail, role, snapshot};
+use bulkhead_monitor_abi::hypercall::{
+    Call, DENIED, GIVE, KEEP, NULL, OK, SNAPSHOT, decide, number,
+};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{CONSOLE, Cause, Condition, Kind, State};
 use core::sync::atomic::Ordering;
@@ -26,6 +28,9 @@ pub fn handle<M: Monitor>(m: &M, length: u8) -> Outcome {
 pub fn decided<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
     if M::has(need::SNAPSHOT) && (call == KEEP || call == SNAPSHOT) {
         return snapshot::call(m, call, length);
+    }
+    if M::has(need::ROLE) && call == GIVE {
+        return role::call(m, length);
     }
     other(m, call, length)
 }

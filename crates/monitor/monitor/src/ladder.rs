@@ -4,6 +4,7 @@
 use crate::contract::Monitor;
 use crate::outcome::End;
 use crate::record::add;
+use crate::role;
 use bulkhead_monitor_abi::ladder::Rung;
 use bulkhead_monitor_abi::monitor::Start;
 use bulkhead_monitor_abi::need;
@@ -57,26 +58,63 @@ fn climb<M: Monitor>(m: &M, number: usize, end: End, incarnation: u32) -> State 
     if M::has(need::SNAPSHOT) {
         m.local().warm.set(rung.action == Rung::WARM);
     }
+    let fails_over = M::has(need::ROLE) && rung.action == Rung::FAILOVER;
+    let named = || u32::from(rung.guest).checked_sub(1);
+    let (roles, party) = if fails_over { role::choose(m, named()) } else { (0, 0) };
+    let what = What { action: rung.action, rung: at as u8, roles, party };
+    note(m, now, [end.condition(), end.core()], incarnation, what);
+    match rung.action {
+        Rung::STOP => State::Stopped,
+        // A sandbox that begins for a role waits for the next one.
+        Rung::FAILOVER if roles != 0 => State::of(m.config().begin),
+        _ => State::Launching,
+    }
+}
+
+/// A deed, without its cause.
+struct What {
+    action: u8,
+    rung: u8,
+    roles: u32,
+    party: u32,
+}
+
+/// Leaves a deed in the report, found at `now` in a condition and by a core.
+#[inline(never)]
+fn note<M: Monitor>(m: &M, now: u64, [condition, core]: [u16; 2], incarnation: u32, what: What) {
     let before = add(&m.report().deeds_done);
     let deed = &m.report().deeds[before as usize % DEEDS];
     deed.seq.store(0, Relaxed);
     core::sync::atomic::fence(Release);
     deed.found.store(now, Relaxed);
     deed.begun.store(0, Relaxed);
-    deed.condition.store(end.condition(), Relaxed);
-    deed.core.store(end.core(), Relaxed);
-    deed.action.store(rung.action, Relaxed);
-    deed.rung.store(at as u8, Relaxed);
-    deed.guest.store(guest.load(Relaxed) as u16, Relaxed);
+    deed.condition.store(condition, Relaxed);
+    deed.core.store(core, Relaxed);
+    deed.action.store(what.action, Relaxed);
+    deed.rung.store(what.rung, Relaxed);
+    deed.guest.store(m.shared(0).guest.load(Relaxed) as u16, Relaxed);
     deed.incarnation.store(incarnation, Relaxed);
     if M::has(need::SNAPSHOT) {
         deed.broken.store(0, Relaxed);
         deed.snapshot.store(0, Relaxed);
     }
+    if M::has(need::ROLE) {
+        deed.roles.store(what.roles, Relaxed);
+        deed.party.store(what.party, Relaxed);
+    }
     deed.seq.store(before + 1, Release);
-    match rung.action {
-        Rung::STOP => State::Stopped,
-        _ => State::Launching,
+}
+
+/// Notes that roles have come from another sandbox.
+pub fn took<M: Monitor>(m: &M, roles: u32, from: u32) {
+    let what = What { action: Rung::TOOK, rung: 0, roles, party: from };
+    let incarnation = m.local().incarnation.get();
+    add(&m.report().took);
+    note(m, m.now(), [0, 0], incarnation, what);
+    let state = m.report().state.load(Relaxed);
+    // A guest that begins for it notes when.
+    if state == State::Running as u32 {
+        begun(m);
     }
 }
 

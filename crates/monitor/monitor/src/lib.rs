@@ -17,6 +17,7 @@ pub mod mail;
 mod outcome;
 pub mod peer;
 pub mod record;
+pub mod role;
 pub mod signal;
 pub mod snapshot;
 pub mod watch;

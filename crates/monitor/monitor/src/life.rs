@@ -4,7 +4,7 @@
 use crate::contract::Monitor;
 use crate::outcome::End;
 use crate::record::record;
-use crate::{ladder, link, mail, peer, signal, snapshot, watch};
+use crate::{ladder, link, mail, peer, role, signal, snapshot, watch};
 use bulkhead_monitor_abi::cores::To;
 use bulkhead_monitor_abi::load::{HEAD, PROGRAM_GPA, sum};
 use bulkhead_monitor_abi::map::GUEST_VA;
@@ -16,6 +16,7 @@ use core::sync::atomic::Ordering;
 
 /// Begins on a core that has entered its monitor. Returns when its guest can run.
 pub fn begin<M: Monitor>(m: &M) {
+    role::begin(m);
     if let Some(how) = peer::taken(m) {
         return end(m, how);
     }
@@ -48,6 +49,7 @@ fn launch<M: Monitor>(m: &M) {
     report.loaded.store(0, Ordering::Relaxed);
     state(m, State::Launching);
     snapshot::begin(m);
+    role::settle(m);
     let loaded = load(m);
     match loaded {
         None => play(&mut m.memory(), m.ops(ladder::start(m).launch), 0),
@@ -148,6 +150,7 @@ fn assemble<M: Monitor>(m: &M) {
         fail(m);
     }
     m.silence();
+    role::end(m);
 }
 
 /// Stays, because the sandbox cannot be started again.
@@ -179,9 +182,10 @@ fn settle<M: Monitor>(m: &M, mut then: State) {
 fn wait_for_start<M: Monitor>(m: &M, in_state: State) {
     state(m, in_state);
     peer::beat(m);
-    while !mail::start_requested(m) {
+    let starts = || mail::start_requested(m) || role::calls(m, in_state);
+    while !starts() {
         m.local().doorbell.set(0);
-        if mail::start_requested(m) {
+        if starts() {
             return;
         }
         m.sleep();

@@ -3,7 +3,7 @@
 
 use crate::contract::Monitor;
 use crate::outcome::Outcome;
-use crate::{link, signal, watch};
+use crate::{link, role, signal, watch};
 use bulkhead_monitor_abi::bell::{self, End};
 use bulkhead_monitor_abi::hypercall::{BAD_ARGUMENT, BUSY, CONTROL_START, CONTROL_STOP, OK, index};
 use bulkhead_monitor_abi::mail::{self, Effect, Way};
@@ -24,6 +24,7 @@ pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
         Err(outcome) => return outcome,
     };
     link::look(m);
+    role::look(m);
     let done = match asked(m) {
         Some(state) => return Outcome::end(cause, state),
         None if unmaskable => Outcome::inject(cause, M::UNMASKABLE),

@@ -143,6 +143,7 @@ pub fn system(dir: &Path) -> System {
             bell,
             from,
             to: vec![to],
+            stand: None,
             hpa: 0,
             gpa,
             len,

@@ -47,6 +47,7 @@ const PLACES: Places = Places {
     lock: true,
     info: 0xD000_0000,
     progress: 0xD000_1000,
+    roles: 0xD000_2000,
     snapshots: 0xD010_0000,
     reports: [0xD100_0000, 0x4_0000],
     function: 4096,

@@ -229,7 +229,7 @@ fn of_kernel(
     let mut dma = plan.dma(index, n)?.into_iter();
     let allowed = dma.find(|dma| within(dma.gpa, dma.len));
     let region = { plan.channels.iter() }.find(|region| {
-        (region.from == index || region.to.contains(&index)) && within(region.gpa, region.len)
+        (region.writes(index) || region.reads(index)) && within(region.gpa, region.len)
     });
     let ram = owner.ram.first().filter(|ram| within(ram.gpa, ram.len));
     let whose = match (region, ram) {

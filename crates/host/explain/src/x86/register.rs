@@ -48,7 +48,7 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
     }
     let own = plan.sandboxes.iter().position(|one| one.name == who.name);
     let rings = |c: &&Channel| {
-        c.bell.is_some_and(|bell| bell.ring == port) && own.is_some_and(|own| c.to.contains(&own))
+        c.bell.is_some_and(|bell| bell.ring == port) && own.is_some_and(|own| c.reads(own))
     };
     if let Some(channel) = plan.channels.iter().find(rings) {
         return Answer {

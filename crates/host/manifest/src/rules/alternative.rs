@@ -106,6 +106,9 @@ fn misfit(cx: &Context<'_, '_>, index: usize, guest: &Other) -> Option<(String, 
     if segments && !super::build::functions(cx, sandbox).is_empty() {
         return reach("its devices");
     }
+    if segments && cx.roles.iter().any(|role| role.holders.contains(&sandbox.name)) {
+        return reach("its roles");
+    }
     if sandbox.links.is_some() || cx.sandboxes.iter().any(linked) {
         let message = "links are made in the tables of one guest".into();
         return Some((message, "leave `links` out, or take a kernel with other programs".into()));

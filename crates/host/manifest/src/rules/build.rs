@@ -79,14 +79,15 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
             system.sandboxes.push(wanted);
         }
     }
-    let mut end = cx.facts().guest.channels.start;
-    for (mut region, at) in cx.channels.iter().flat_map(|item| seen(cx, item, &mut end)) {
+    let mut ends = Ends::new(cx);
+    for (mut region, at) in cx.channels.iter().flat_map(|item| seen(cx, item, &mut ends)) {
         let placed =
             |bell| super::channels::placed(system.machine.arch, bell, &region, &system.channels);
         region.bell = region.bell.map(placed);
         places.channels.push(at);
         system.channels.push(region);
     }
+    system.roles = super::role::roles(cx);
     for (link, at) in super::link::links(cx) {
         places.links.push(at);
         system.links.push(link);
@@ -94,14 +95,32 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
     (system, places)
 }
 
-/// Places the regions of a channel in guests' memory, behind all that guests see up to `end`, and moves `end` on. A
+/// Ends of all that guests see so far.
+pub struct Ends {
+    /// Of channels without a role.
+    pub channels: u64,
+    /// Of each role's.
+    pub roles: Vec<u64>,
+}
+
+impl Ends {
+    /// Begins: first comes memory of the roles, each with a page of table entries to itself.
+    pub fn new(cx: &Context<'_, '_>) -> Self {
+        let start = |role| super::role::gpa(cx, role);
+        Self { channels: start(cx.roles.len()), roles: (0..cx.roles.len()).map(start).collect() }
+    }
+}
+
+/// Places the regions of a channel in guests' memory, behind all that guests see up to its end, and moves that on. A
 /// region with an end in a Linux lies in a window of its own ([`plan::End`]), where a base address register can
 /// begin.
 pub fn seen(
     cx: &Context<'_, '_>,
     item: &Item<raw::Channel>,
-    end: &mut u64,
+    ends: &mut Ends,
 ) -> Vec<(Channel, Location)> {
+    let role = super::role::of(cx, item).and_then(|(role, _)| ends.roles.get_mut(role));
+    let end = role.unwrap_or(&mut ends.channels);
     let linux = |index: &usize| {
         cx.sandboxes.get(*index).is_some_and(|s| matches!(s.guest, Guest::Linux { .. }))
     };
@@ -250,7 +269,9 @@ pub fn regions(
         None => size::parse(&item.size).unwrap_or(0),
         Some(_) => 0,
     };
-    let from = cx.sandbox_index(&item.from).unwrap_or(0);
+    let from = cx.end_index(&item.from).unwrap_or(0);
+    let stand = super::role::of(cx, item).map(|(role, of)| (role, of.raw.name.clone()));
+    let holders = |role: usize| indices(cx, &cx.roles[role].holders);
     let page = cx.facts().page;
     let (at, place) = (cx.at(item, &[k("size")]), cx.at(item, &[]).place());
     let bell = super::channels::bell(cx.arch(), item);
@@ -258,9 +279,14 @@ pub fn regions(
         let (name, place) = (item.name.clone(), place.clone());
         let woken = matches!(part, Part::Rx | Part::Tx(Shape::Virtio { .. }));
         let bell = bell.filter(|_| woken);
-        Channel { name, place, part, bell, from, to, hpa: 0, gpa: 0, len }
+        let stand = stand.as_ref().map(|(role, name)| {
+            // The receiver's region is written by the other end.
+            let writes = (item.from == *name) != (part == Part::Rx);
+            plan::Stand { role: *role, writes, holders: holders(*role) }
+        });
+        Channel { name, place, part, bell, from, to, stand, hpa: 0, gpa: 0, len }
     };
-    let to = indices(cx, &item.to);
+    let to: Vec<usize> = item.to.iter().filter_map(|to| cx.end_index(to)).collect();
     let all = match super::channels::shape(item) {
         _ if len == 0 => Vec::new(),
         None if item.kind.messages().is_some() => Vec::new(),

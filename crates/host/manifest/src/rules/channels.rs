@@ -100,7 +100,8 @@ fn least(facts: &Facts, kind: ChannelKind, message: u32) -> Option<u64> {
 
 /// A sandbox writes it.
 pub fn channel_from(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for channel in cx.channels.iter().filter(|channel| !cx.knows(&channel.from)) {
+    let unknown = |end: &str| !cx.knows(end) && cx.role(end).is_none();
+    for channel in cx.channels.iter().filter(|channel| unknown(&channel.from)) {
         let at = cx.at(channel, &[k("from")]);
         found.push(cx.unknown_sandbox("channel-from", at, &channel.from));
     }
@@ -118,7 +119,7 @@ pub fn channel_to(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         }
         for (index, reader) in channel.to.iter().enumerate() {
             let at = cx.at(channel, &[k("to"), n(index)]);
-            if !cx.knows(reader) {
+            if !cx.knows(reader) && cx.role(reader).is_none() {
                 found.push(cx.unknown_sandbox("channel-to", at, reader));
             } else if channel.to[..index].contains(reader) {
                 let message = format!("`{reader}` stands here twice");
@@ -215,7 +216,8 @@ pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 fn has_bare(cx: &Context<'_, '_>, channel: &raw::Channel) -> bool {
     let mut known = cx.sandboxes.iter();
     known.any(|one| {
-        let ends = one.name == channel.from || channel.to.contains(&one.name);
+        let is = |end: &String| cx.is_end(end, &one.name);
+        let ends = is(&channel.from) || channel.to.iter().any(is);
         ends && matches!(one.guest, Guest::Bare { .. })
     })
 }
@@ -285,10 +287,11 @@ pub fn placed(arch: Arch, bell: Bell, region: &Channel, before: &[Channel]) -> B
 /// All channels fit in the window that guests see them through.
 pub fn channels_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let window = cx.facts().guest.channels;
-    let mut end = window.start;
+    let mut ends = super::build::Ends::new(cx);
     for channel in &cx.channels {
-        let fitted = end <= window.end();
-        let _ = super::build::seen(cx, channel, &mut end);
+        let fitted = ends.channels <= window.end();
+        let _ = super::build::seen(cx, channel, &mut ends);
+        let end = ends.channels;
         if fitted && end > window.end() {
             let sum = end - window.start;
             let message = format!("up to channel `{}` the channels have {sum} bytes", channel.name);
@@ -313,11 +316,11 @@ pub fn bytes(page: u64, channel: &raw::Channel) -> u64 {
 }
 
 /// How many windows a sandbox has on a channel: a sender of messages has one for each receiver.
-pub fn windows(channel: &raw::Channel, sandbox: &str) -> usize {
-    match (channel.from == sandbox, channel.kind) {
+pub fn windows(cx: &Context<'_, '_>, channel: &raw::Channel, sandbox: &str) -> usize {
+    match (cx.is_end(&channel.from, sandbox), channel.kind) {
         (true, ChannelKind::Pages | ChannelKind::Program) => 1,
         (true, _) => channel.to.len(),
-        (false, _) => usize::from(channel.to.iter().any(|reader| reader == sandbox)),
+        (false, _) => usize::from(channel.to.iter().any(|reader| cx.is_end(reader, sandbox))),
     }
 }
 
@@ -325,15 +328,17 @@ pub fn windows(channel: &raw::Channel, sandbox: &str) -> usize {
 pub fn windows_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for sandbox in &cx.sandboxes {
         let name = &sandbox.name;
-        let channels = cx.channels.iter().map(|channel| windows(channel, name)).sum::<usize>();
+        let channels = cx.channels.iter().map(|channel| windows(cx, channel, name)).sum::<usize>();
         let (reports, links) = (sandbox.observe.len(), super::link::windows(cx, name));
-        if channels + reports + links > MAX_CHANNELS {
-            let for_links = match links {
+        let roles = cx.roles.iter().filter(|role| role.holders.contains(name)).count();
+        if channels + reports + links + roles > MAX_CHANNELS {
+            let also = |count: usize, what| match count {
                 0 => String::new(),
-                _ => format!(" and {links} links"),
+                _ => format!(" and {count} {what}"),
             };
+            let (links, roles) = (also(links, "links"), also(roles, "roles"));
             let message =
-                format!("`{name}` sees {channels} channels and {reports} reports{for_links}");
+                format!("`{name}` sees {channels} channels and {reports} reports{links}{roles}");
             let help = format!("a sandbox sees at most {MAX_CHANNELS} of all together");
             let at = cx.at(sandbox, &[k("name")]);
             found.push(Diagnostic::new("windows-too-many", at, message).help(help));

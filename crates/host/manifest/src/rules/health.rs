@@ -162,7 +162,7 @@ pub fn health_ladder(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                         format!("`{}` has no alternative `{}`", health.sandbox, brief(name));
                     refuse(at("name"), message, &help);
                 }
-                (Step::Restart | Step::Warm | Step::Stop, Some(_)) => refuse(
+                (Step::Restart | Step::Warm | Step::Stop | Step::Failover, Some(_)) => refuse(
                     at("name"),
                     "this action has no guest of its own".into(),
                     "leave `name` out: a restart begins the guest that runs",
@@ -233,6 +233,10 @@ pub fn ladders(cx: &Context<'_, '_>, sandbox: &str) -> (Vec<plan::Ladder>, Vec<u
                 Step::Restart => plan::Step::Restart,
                 Step::Warm => plan::Step::Warm,
                 Step::Stop => plan::Step::Stop,
+                Step::Failover => plan::Step::Failover(match &rung.to {
+                    Some(to) => Some(cx.sandbox_index(to)?),
+                    None => None,
+                }),
                 Step::Alternative => {
                     plan::Step::Alternative(alternative(cx, health, rung.name.as_deref()?)?)
                 }

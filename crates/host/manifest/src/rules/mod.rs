@@ -18,6 +18,7 @@ pub mod names;
 pub mod pci;
 pub mod peer;
 pub mod rights;
+pub mod role;
 mod snapshot;
 pub mod watch;
 
@@ -113,6 +114,11 @@ pub const ALL: &[Rule] = &[
     peer::peer_time,
     peer::peer_core,
     peer::health_monitor,
+    role::role_holders,
+    role::role_count,
+    role::role_channel,
+    role::role_size,
+    role::health_failover,
     snapshot::snapshot_size,
     snapshot::snapshot_guest,
     snapshot::snapshot_unused,
@@ -201,6 +207,7 @@ pub const NAMES: &[&str] = &[
     "health-known",
     "health-ladder",
     "health-limit",
+    "health-failover",
     "health-monitor",
     "health-twice",
     "health-warm",
@@ -278,6 +285,10 @@ pub const NAMES: &[&str] = &[
     "program-segments",
     "program-slots",
     "program-watchdog",
+    "role-channel",
+    "role-count",
+    "role-holders",
+    "role-size",
     "sandbox-none",
     "sandboxes-too-many",
     "scenario-known",
@@ -388,6 +399,8 @@ pub struct Context<'a, 't> {
     pub alternatives: Vec<Item<raw::Alternative>>,
     /// The peers that could be decoded.
     pub peers: Vec<Item<raw::Peer>>,
+    /// The roles that could be decoded.
+    pub roles: Vec<Item<raw::Role>>,
     /// The programs that could be decoded.
     pub programs: Vec<Item<raw::Program>>,
     /// The threads that could be decoded.
@@ -463,6 +476,26 @@ impl Context<'_, '_> {
     #[must_use]
     pub fn sandbox_index(&self, name: &str) -> Option<usize> {
         self.sandboxes.iter().position(|sandbox| sandbox.name == name)
+    }
+
+    /// The role of that name.
+    #[must_use]
+    pub fn role(&self, name: &str) -> Option<(usize, &Item<raw::Role>)> {
+        self.roles.iter().enumerate().find(|(_, role)| role.name == name)
+    }
+
+    /// True if an end of a channel is a sandbox', by itself or as a role's holder.
+    #[must_use]
+    pub fn is_end(&self, end: &str, sandbox: &str) -> bool {
+        let holds = |role: &raw::Role| role.holders.iter().any(|holder| holder == sandbox);
+        end == sandbox || self.role(end).is_some_and(|(_, role)| holds(role))
+    }
+
+    /// Index of the sandbox at an end of a channel: of a role, the first one that holds it.
+    #[must_use]
+    pub fn end_index(&self, end: &str) -> Option<usize> {
+        let first = |role: &Item<raw::Role>| self.sandbox_index(role.holders.first()?);
+        self.sandbox_index(end).or_else(|| first(self.role(end)?.1))
     }
 
     /// The finding for a name that is no sandbox's.

@@ -30,10 +30,12 @@ fn names<'a>(cx: &'a Context<'_, '_>) -> Vec<(&'static str, &'a str, Location)> 
         cx.sandboxes.iter().map(|item| ("sandbox", item.name.as_str(), cx.at(item, &[k("name")])));
     let channels =
         cx.channels.iter().map(|item| ("channel", item.name.as_str(), cx.at(item, &[k("name")])));
+    let roles = cx.roles.iter().map(|item| ("role", item.name.as_str(), cx.at(item, &[k("name")])));
     let others = cx
         .alternatives
         .iter()
-        .map(|item| ("alternative", item.name.as_str(), cx.at(item, &[k("name")])));
+        .map(|item| ("alternative", item.name.as_str(), cx.at(item, &[k("name")])))
+        .chain(roles);
     let parts = super::kernel::names::every(cx);
     let parts = parts.into_iter().map(|part| (part.table, part.name, part.at));
     system.chain(sandboxes).chain(channels).chain(others).chain(parts).collect()
@@ -65,9 +67,9 @@ pub fn name_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Sandboxes and channels have names of their own: guests look both up by name.
+/// Sandboxes, channels and roles have names of their own: guests look them up by name.
 pub fn name_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let own = |what: &str| matches!(what, "sandbox" | "channel");
+    let own = |what: &str| matches!(what, "sandbox" | "channel" | "role");
     let names: Vec<_> = names(cx).into_iter().filter(|(what, ..)| own(what)).collect();
     for (index, (what, name, at)) in names.iter().enumerate() {
         let Some((other, _, first)) = names[..index].iter().find(|(_, earlier, _)| earlier == name)
@@ -79,7 +81,7 @@ pub fn name_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             Diagnostic::new("name-twice", at.clone(), message)
                 .label("second use")
                 .related(first.clone(), "first use")
-                .help("give each sandbox and each channel a name of its own"),
+                .help("give each sandbox, each channel and each role a name of its own"),
         );
     }
 }

@@ -112,6 +112,7 @@ const PLACES: Places = Places {
     lock: false,
     info: 0x1_1000_0000,
     progress: 0x1_1800_0000,
+    roles: 0x1_1880_0000,
     snapshots: 0x1_1900_0000,
     reports: [0x1_2000_0000, 0x10_0000],
     function: PAGE,

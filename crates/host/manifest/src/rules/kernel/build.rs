@@ -209,8 +209,10 @@ impl Build<'_, '_, '_> {
         let own = self.cx.sandbox_index(&self.parts.sandbox.name);
         let regions = self.cx.channels.iter().flat_map(|item| regions(self.cx, item));
         let used = |(channel, (region, _)): (usize, (Channel, _))| {
-            let (write, read) =
-                (own == Some(region.from), own.is_some_and(|own| region.to.contains(&own)));
+            let (write, read) = (
+                own.is_some_and(|own| region.writes(own)),
+                own.is_some_and(|own| region.reads(own)),
+            );
             let end = region.name == name && region.part != Part::Rx && (write || read);
             end.then_some(plan::ChannelUse { channel, write, signal })
         };

@@ -285,7 +285,7 @@ fn bells(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> usi
 fn channels(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> usize {
     let names = |used: &ChannelUse| {
         let known = cx.channels.iter().find(|channel| channel.name == used.name());
-        known.map_or(1, |channel| crate::rules::channels::windows(channel, &parts.sandbox.name))
+        known.map_or(1, |channel| crate::rules::channels::windows(cx, channel, &parts.sandbox.name))
     };
     program.channels.iter().map(names).sum()
 }
@@ -588,7 +588,8 @@ pub fn program_line(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 pub fn program_channel(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         let own = &parts.sandbox.name;
-        let ends = cx.channels.iter().filter(|one| one.from == *own || one.to.contains(own));
+        let is = |end: &String| cx.is_end(end, own);
+        let ends = cx.channels.iter().filter(|one| is(&one.from) || one.to.iter().any(is));
         let ends: Vec<_> = ends.collect();
         let names: Vec<&str> = ends.iter().map(|channel| channel.name.as_str()).collect();
         let mut rung: Vec<&str> = Vec::new();

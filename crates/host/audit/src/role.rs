@@ -1,0 +1,67 @@
+//! Roles: memory that a guest reaches while it has one (docs/standby.md).
+
+use crate::check::Context;
+use crate::claim::{Channel, Range};
+use crate::paging::{Regime, entry_at};
+
+/// In a mailbox, the words of roles; phases of one.
+const ROLE_WORDS: u64 = 0x990;
+const HELD: u64 = 1;
+
+impl Context<'_> {
+    /// Channels of a role, as one of its holders sees them.
+    fn memory_of(&self, i: usize, role: usize) -> impl Iterator<Item = &Channel> {
+        let of =
+            move |c: &&Channel| self.claim.stands(c, i).is_some_and(|(number, _)| number == role);
+        self.claim.channels.iter().filter(of)
+    }
+
+    /// Tables of the guest's with entries of roles, which its monitor fills.
+    pub(crate) fn role_tables(&self, i: usize, root: u64) -> Vec<u64> {
+        let page = self.page();
+        let first = |role| self.memory_of(i, role).map(|c| c.gpa).min();
+        let all = (0..self.claim.roles.len()).filter_map(first);
+        all.map(|at| entry_at(self.words, self.claim.arch.nested(), root, at) / page * page)
+            .collect()
+    }
+
+    /// Checks that a guest has of each role what its monitor's word in its mailbox says, and that one holder has it.
+    pub(crate) fn roles(&mut self, i: usize, regime: &Regime) {
+        let mailbox = self.parts[i].mailboxes.get(i).copied();
+        let claim = self.claim;
+        for (n, holders) in claim.roles.iter().enumerate().filter(|(_, all)| all.contains(&i)) {
+            let word = |of: usize| {
+                let at = self.parts[of].mailboxes.get(of)?;
+                self.words.word(at + ROLE_WORDS + n as u64 * 8)
+            };
+            let held = |of: &usize| word(*of).is_some_and(|word| word & 3 == HELD);
+            let all: Vec<_> = holders.iter().copied().filter(|of| held(of)).collect();
+            if mailbox.is_none() {
+                continue;
+            }
+            let wanted: u64 = match held(&i) {
+                true => self.memory_of(i, n).map(|c| c.len).sum(),
+                false => 0,
+            };
+            let ranges: Vec<_> =
+                self.memory_of(i, n).map(|c| Range { start: c.gpa, len: c.len }).collect();
+            let inside = |at: u64| ranges.iter().any(|range| range.contains(at));
+            let leaves = regime.leaves.iter().filter(|leaf| inside(leaf.address));
+            let has: u64 = leaves.map(|leaf| leaf.size).sum();
+            let place = claim.sandboxes[i].place.clone();
+            if has != wanted {
+                let message = format!("{} has {has:#x} bytes of role {n}", self.name(i));
+                let right = format!("{wanted:#x}, as its monitor's word says");
+                self.find("roles", &place, None, message, right);
+            }
+            if let [first, second, ..] = all[..] {
+                let message = format!(
+                    "{} and {} have role {n} by their monitors' words",
+                    self.name(first),
+                    self.name(second)
+                );
+                self.find("roles", &place, None, message, "one of them");
+            }
+        }
+    }
+}
