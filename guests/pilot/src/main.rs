@@ -41,7 +41,7 @@ impl Inputs {
     }
 }
 
-/// What a sandbox has while it has the role.
+/// Things that a sandbox has with the role.
 struct Held {
     epoch: u64,
     motors: Writer<'static, Drive>,

@@ -352,7 +352,7 @@ in_memory! {
         pub broken: u32,
         /// [`crate::ladder::Rung::WARM`]: generation of the snapshot that was offered; 0: none was whole.
         pub snapshot: u64,
-        /// [`crate::ladder::Rung::FAILOVER`]: roles that went, as a set; [`crate::ladder::Rung::TOOK`]: those that came.
+        /// Roles that went ([`crate::ladder::Rung::FAILOVER`]), or came ([`crate::ladder::Rung::TOOK`]), as a set.
         pub roles: u32,
         /// Sandbox that the first of them went to, or came from.
         pub party: u32,

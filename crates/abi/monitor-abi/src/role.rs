@@ -1,12 +1,12 @@
 //! Roles: places that one sandbox holds at a time, and another one can take over.
 //!
-//! A role has memory, such as the ends of channels. Each monitor of a *holder* says in its mailbox, in a word for each
-//! role, what its own guest has, and maps the role's memory for that guest alone. A role moves in two steps, each of
-//! which one monitor takes:
+//! A role has memory, such as the ends of channels. Each monitor of a *holder* has a word for each role in its mailbox.
+//! The word says what its own guest has, and the monitor maps the role's memory for that guest alone. A role moves in
+//! two steps, each of which one monitor takes:
 //!
-//! 1. the monitor that has it *gives* it, once no core runs its guest: it takes the memory from its guest, and then says
-//!    to whom it gave the role, and which time this is;
-//! 2. that one's monitor *takes* it: it says so, and then maps the memory.
+//! 1. the monitor that has it *gives* it, once no core runs its guest. It takes the memory from its guest. Then it says
+//!    which sandbox is next, and which time this is;
+//! 2. that one's monitor *takes* it. It says so, and then maps the memory.
 //!
 //! So no two guests reach the memory, and a monitor that stops in between leaves a word that says how far it came. The
 //! number of the time, the *epoch*, grows with each step: a word of earlier times gives nothing.

@@ -247,7 +247,7 @@ impl Model for Roles {
                 let word = world.words[newest];
                 match phase(word) {
                     HELD => true,
-                    // Who was given it looks, now or when its guest begins.
+                    // The next holder looks, now or when its guest begins.
                     GIVEN => {
                         let to = to(word) as usize;
                         world.rung[to] || !world.runs[to] || world.stopped[newest]

@@ -52,7 +52,7 @@ impl Context<'_> {
             if has != wanted {
                 let message = format!("{} has {has:#x} bytes of role {n}", self.name(i));
                 let right = format!("{wanted:#x}, as its monitor's word says");
-                self.find("roles", &place, None, message, right);
+                self.find("role-given", &place, None, message, right);
             }
             if let [first, second, ..] = all[..] {
                 let message = format!(
@@ -60,7 +60,7 @@ impl Context<'_> {
                     self.name(first),
                     self.name(second)
                 );
-                self.find("roles", &place, None, message, "one of them");
+                self.find("role-given", &place, None, message, "one of them");
             }
         }
     }

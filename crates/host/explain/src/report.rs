@@ -340,7 +340,7 @@ fn doorbells(
     let consents: u64 = seen.cores.iter().map(|core| core.consents).sum();
     let mut allowed = vec![0; plan.sandboxes.len()];
     for rings in plan.rings(index, window) {
-        // Who gives a role rings once, and each role can be on its way.
+        // A sandbox that gives a role rings once, and each role can be on its way.
         let took = seen.report.took + plan.roles_of(index).count() as u64;
         let when = |is: bool, rings: u64| if is { rings } else { 0 };
         allowed[rings.sender] =

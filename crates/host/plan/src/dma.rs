@@ -92,6 +92,7 @@ mod tests {
             bell: None,
             from,
             to: vec![to],
+            stand: None,
             hpa,
             gpa,
             len: SECTION,

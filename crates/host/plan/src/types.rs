@@ -461,7 +461,7 @@ pub struct Channel {
     /// Doorbell that wakes the sandbox that writes the region, if it has one. It wakes the receiver of messages by
     /// [`Part::Rx`], and the driver of a virtio device by its [`Part::Tx`], too.
     pub bell: Option<Bell>,
-    /// The sandbox that writes: for [`Part::Rx`] the receiver. Of a role, the first one that holds it.
+    /// The sandbox that writes: for [`Part::Rx`] the receiver. A role is here by the first one that holds it.
     pub from: usize,
     /// The sandboxes that read; of a role, the first one that holds it.
     pub to: Vec<usize>,

@@ -97,9 +97,9 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
 
 /// Ends of all that guests see so far.
 pub struct Ends {
-    /// Of channels without a role.
+    /// Channels without a role.
     pub channels: u64,
-    /// Of each role's.
+    /// The channels of each role.
     pub roles: Vec<u64>,
 }
 

@@ -18,8 +18,7 @@ pub fn role_count(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A role has two holders or more, each of which can take it over: its guest can be told what it has, and one core
-/// decides.
+/// A role has two holders or more, and each can take it over. Its guest can be told what it has, and one core decides.
 pub fn role_holders(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for role in &cx.roles {
         if !(2..=HOLDERS).contains(&role.holders.len()) {
@@ -35,7 +34,7 @@ pub fn role_holders(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             } else if role.holders[..index].contains(holder) {
                 let message = format!("`{holder}` stands here twice");
                 found.push(Diagnostic::new("role-holders", at, message).help("name it once"));
-            } else if let Some((why, help)) = unfit(cx, holder) {
+            } else if let Some((why, help)) = unfit(cx, holder, index) {
                 let message = format!("`{holder}` cannot hold a role: {why}");
                 found.push(Diagnostic::new("role-holders", at, message).help(help));
             }
@@ -44,8 +43,12 @@ pub fn role_holders(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Why a sandbox cannot hold a role, and the mend.
-fn unfit(cx: &Context<'_, '_>, holder: &str) -> Option<(String, String)> {
+fn unfit(cx: &Context<'_, '_>, holder: &str, index: usize) -> Option<(String, String)> {
     let sandbox = &cx.sandboxes[cx.sandbox_index(holder)?];
+    if index == 0 && !sandbox.autostart {
+        let why = "it has it at first, and does not start with the machine".to_owned();
+        return Some((why, "name another one first, or leave out `autostart = false`".into()));
+    }
     if matches!(sandbox.guest, Guest::Linux { .. }) {
         let why = "a Linux finds its ends of channels when it starts".to_owned();
         return Some((why, "give the role to bare guests or kernels".into()));
