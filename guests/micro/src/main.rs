@@ -3,11 +3,13 @@
 //!
 //! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead. N times it accepts the channel that
 //! it is offered at run time, and its owner takes it back. With `ticks` it measures so many ticks of its watchdog.
+//! With `role=NAME` it measures how that comes to it, gives it away, and ends after `lives=N`.
 //! With `snapshots=PAGES` it measures so many snapshots of that many pages, of which another one changes each time.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::layout::hypercall::NULL;
 use bulkhead_sdk::link::Links;
+use bulkhead_sdk::role::{self, Role};
 use bulkhead_sdk::snapshot::{self, Paged};
 use bulkhead_sdk::{
     Context, apic, cores, hypercall, interrupt, mark, marker, println, time, watchdog,
@@ -81,6 +83,25 @@ fn rung(context: Context, rounds: u64) -> u32 {
     0
 }
 
+/// Waits for a role, and gives it away when the other holder waits for it. Between the markers there is one exit.
+fn holder(context: Context, name: &'static str) -> u32 {
+    let Some(role) = Role::find(context, name) else { return 1 };
+    hypercall::ready();
+    if role.epoch().is_none() {
+        mark!(marker::BEGIN | marker::id::TAKEOVER);
+        while role.epoch().is_none() {}
+        mark!(marker::END | marker::id::TAKEOVER);
+    }
+    if context.incarnation() >= context.arg_u64("lives").unwrap_or(u64::MAX) {
+        return 0;
+    }
+    loop {
+        // The other one begins anew meanwhile, and comes to its wait.
+        time::sleep(2_000_000);
+        role::give();
+    }
+}
+
 /// Waits for each tick, which shows as a gap between two looks at the counter.
 fn ticks(context: Context, rounds: u64) -> u32 {
     /// Instructions that no look takes by itself, and the time in which an emulator's timer sends a second message, ns.
@@ -134,6 +155,9 @@ fn guest(context: Context) -> u32 {
     let rounds = context.arg_u64("rounds").unwrap_or(100);
     if context.arg("rung").is_some() {
         return rung(context, rounds);
+    }
+    if let Some(name) = context.arg("role") {
+        return holder(context, name);
     }
     if let Some(pages) = context.arg_u64("snapshots") {
         return snapshots(pages.clamp(1, 64), rounds);

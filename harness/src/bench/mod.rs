@@ -23,6 +23,7 @@ mod recovery;
 mod rights;
 mod sched;
 mod snapshot;
+mod standby;
 pub(crate) mod store;
 mod system;
 mod tcp;
@@ -59,15 +60,16 @@ impl Part {
 }
 
 /// Parts of a few seconds. Their figures are tests too: each has a bound.
-pub const SHORT: [Part; 20] = [
+pub const SHORT: [Part; 21] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
     part(&["exits.linux_idle"], exits::idle),
-    part(&["monitor.hypercall", "monitor.icr"], monitor::calls),
+    part(&["monitor.hypercall", "monitor.icr", "recover.exit_enter"], monitor::calls),
     part(&["monitor.restart"], monitor::restart),
     part(&["recover.hang_found", "exits.watchdog"], watchdog::found),
     part(&["recover.snapshot_64k"], snapshot::taken),
+    part(&["recover.takeover"], standby::takeover),
     part(&["recover.tick", "recover.sweep_word"], watchdog::tick),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
@@ -179,6 +181,7 @@ const LONG: &[Part] = &[
     part(&["block.recovery_ahci_ms"], || store::recovery(&store::AHCI)),
     part(&["channel.tcp_"], tcp::streams),
     part(&["net.wall_tcp"], tcp::wall),
+    part(&["recover.flight_missed_hot", "recover.replace"], standby::flight),
     part(&["recover.flight_missed_tmr", "recover.flight_replaced"], voter::faults),
     part(&["inject.unnoticed_wrong"], voter::flips),
     part(&["exits.vmx_linux_load"], vmx::load),

@@ -54,7 +54,7 @@ mod ring;
 mod sarif;
 mod soak;
 mod spoil;
-mod standby;
+pub(crate) mod standby;
 mod store;
 mod sweep;
 mod system;

@@ -122,6 +122,8 @@ ids! {
     IO_REQUESTS = 0x04F "io.requests";
     /// An end of a disk's channel looks for the other's work.
     IO_SPIN = 0x053 "io.spin";
+    /// A role comes to a sandbox, from its guest's last instruction without it to its first one with it.
+    TAKEOVER = 0x054 "recover.takeover";
     /// A run of `stress-ng`.
     IO_STRESS = 0x050 "io.stress_ng";
     /// A run of `cyclictest`.

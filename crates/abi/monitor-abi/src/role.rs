@@ -24,6 +24,10 @@ pub const HOLDERS: usize = 4;
 
 /// Holder: it begins when a role comes to it.
 pub const COLD: u8 = 1 << 7;
+/// No holder.
+pub const NOBODY: u8 = 0xFF;
+/// No sandbox: a role stays where it is.
+pub const STAYS: u32 = u32::MAX;
 
 /// A role, for one of its holders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,13 +36,11 @@ pub const COLD: u8 = 1 << 7;
 pub struct Role {
     /// Its number, which all holders use.
     pub number: u32,
-    /// 1: it goes to the holder with the fewest roles; 0: to the first one in the manifest's order.
-    pub least_loaded: u32,
     /// 1: this sandbox has it at the machine's start.
     pub begins: u32,
-    /// The other holders, by the manifest's order: so many.
-    pub count: u32,
-    /// Their indices, some with [`COLD`].
+    /// All ones: it goes to the holder with the fewest roles; 0: to the first one in the manifest's order.
+    pub least_loaded: u64,
+    /// Indices of the other holders, in the manifest's order, some with [`COLD`]; then [`NOBODY`].
     pub others: [u8; 8],
     /// Entries (`u64`) of its pages in the guest's nested tables while the guest has it.
     pub entries: Slice,
@@ -118,24 +120,19 @@ pub fn begin(side: &impl Side, begins: bool) {
     }
 }
 
-/// Takes the role if one of the other holders has given it to this sandbox: returns which one has.
-pub fn take(side: &impl Side, others: impl Iterator<Item = u32>) -> Option<u32> {
+/// Takes the role if another holder has given it to this sandbox in an epoch above the own one.
+pub fn take(side: &impl Side, from: u32) -> bool {
     let (me, own) = (side.me(), side.word(side.me()));
-    let last = own.load();
-    if phase(last) == HELD {
-        return None;
+    // Another monitor's word is a claim.
+    let (last, word) = (own.load(), side.word(from).load());
+    let mine = word == given(me, epoch(word)) || !side.enforced("role-to");
+    let newer = epoch(word) > epoch(last) || !side.enforced("role-newer");
+    if phase(last) == HELD || !mine || !newer {
+        return false;
     }
-    // Words of other monitors' are claims. The one with the greatest epoch is the newest.
-    let gives = |from: u32| {
-        let word = side.word(from).load();
-        let mine = word == given(me, epoch(word)) || !side.enforced("role-to");
-        let newer = epoch(word) > epoch(last) || !side.enforced("role-newer");
-        (mine && newer).then_some((from, epoch(word)))
-    };
-    let (from, epoch) = others.filter_map(gives).max_by_key(|(_, epoch)| *epoch)?;
-    own.exchange(held(epoch + 1));
-    side.map(epoch + 1);
-    Some(from)
+    own.exchange(held(epoch(word) + 1));
+    side.map(epoch(word) + 1);
+    true
 }
 
 /// Maps the memory, or not, as this sandbox's word says. A guest is about to begin.

@@ -147,6 +147,13 @@ fn others(me: u32) -> impl Iterator<Item = u32> {
     (0..HOLDERS).filter(move |other| *other != me)
 }
 
+/// Looks at the words of all others, one after the other.
+fn look(at: &At, me: u32) {
+    for other in others(me) {
+        role::take(at, other);
+    }
+}
+
 impl Model for Roles {
     type State = World;
     type Action = Step;
@@ -192,9 +199,7 @@ impl Model for Roles {
         match step {
             Step::Look(me, cut) => {
                 next.rung[me as usize] = false;
-                self.act(&mut next, me, cut, |at| {
-                    role::take(at, others(me));
-                });
+                self.act(&mut next, me, cut, |at| look(at, me));
             }
             Step::Give(me, to, cut) => {
                 next.runs[me as usize] = false;
@@ -210,7 +215,7 @@ impl Model for Roles {
                 next.rung[n] = false;
                 next.runs[n] = true;
                 self.act(&mut next, me, cut, |at| {
-                    role::take(at, others(me));
+                    look(at, me);
                     role::settle(at);
                 });
             }

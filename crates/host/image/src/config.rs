@@ -19,7 +19,7 @@ use bulkhead_layout::pci::{COMMAND, Function};
 use bulkhead_layout::peer::{BusMaster, Peer};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{Kind, State};
-use bulkhead_layout::role::{COLD, Role};
+use bulkhead_layout::role::{COLD, NOBODY, Role};
 use bulkhead_layout::watch::Watch;
 use bulkhead_layout::{MAX_SANDBOXES, need};
 use bulkhead_plan::{self as plan, Facts, Plan, RTC, Sandbox};
@@ -357,7 +357,8 @@ fn roles(config: &mut Config, tail: &mut Tail, input: &Input, roles: &[nested::R
         let cold = |holder: usize| if plan.sandboxes[holder].autostart { 0 } else { COLD };
         let mut told = Role {
             number: own.number as u32,
-            least_loaded: role.least_loaded.into(),
+            least_loaded: if role.least_loaded { u64::MAX } else { 0 },
+            others: [NOBODY; 8],
             begins: (role.holders.first() == Some(&index)).into(),
             entries: tail.append(&own.entries),
             ends: tail.append(&ends),
@@ -366,7 +367,6 @@ fn roles(config: &mut Config, tail: &mut Tail, input: &Input, roles: &[nested::R
         };
         for (to, other) in told.others.iter_mut().zip(others) {
             *to = *other as u8 | cold(*other);
-            told.count += 1;
         }
         told
     };

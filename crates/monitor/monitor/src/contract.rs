@@ -42,8 +42,8 @@ pub struct Local {
     pub watching: Watching,
     /// First core's: the next life is a warm one.
     pub warm: Cell<bool>,
-    /// For each of the own roles the sandbox that it goes to when the guest has ended, and 1; 0: it stays.
-    pub going: [Cell<u8>; ROLES],
+    /// By role, the sandbox that it goes to when the guest has ended, or [`bulkhead_monitor_abi::role::STAYS`].
+    pub going: [Cell<u32>; ROLES],
 }
 
 /// State of a core that the sandbox's other cores touch, too.

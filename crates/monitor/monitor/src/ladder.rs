@@ -59,8 +59,9 @@ fn climb<M: Monitor>(m: &M, number: usize, end: End, incarnation: u32) -> State 
         m.local().warm.set(rung.action == Rung::WARM);
     }
     let fails_over = M::has(need::ROLE) && rung.action == Rung::FAILOVER;
-    let named = || u32::from(rung.guest).checked_sub(1);
-    let (roles, party) = if fails_over { role::choose(m, named()) } else { (0, 0) };
+    // 0 says that each role chooses: one less is `STAYS`.
+    let named = u32::from(rung.guest).wrapping_sub(1);
+    let (roles, party) = if fails_over { role::choose(m, named) } else { (0, 0) };
     let what = What { action: rung.action, rung: at as u8, roles, party };
     note(m, now, [end.condition(), end.core()], incarnation, what);
     match rung.action {

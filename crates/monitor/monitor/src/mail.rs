@@ -24,7 +24,9 @@ pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
         Err(outcome) => return outcome,
     };
     link::look(m);
-    role::look(m);
+    if M::has(need::ROLE) {
+        role::look(m);
+    }
     let done = match asked(m) {
         Some(state) => return Outcome::end(cause, state),
         None if unmaskable => Outcome::inject(cause, M::UNMASKABLE),

@@ -7,7 +7,8 @@ use bulkhead_monitor_abi::hypercall::{BUSY, NO_CALL};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::record::RecordMemory;
 use bulkhead_monitor_abi::report::{Cause, State};
-use bulkhead_monitor_abi::role::{self, COLD, HELD, ROLES, Role, Side};
+use bulkhead_monitor_abi::role::{self, COLD, HELD, NOBODY, ROLES, Role, STAYS, Side};
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// This sandbox's part in a role.
@@ -28,10 +29,11 @@ impl<M: Monitor> Side for Part<'_, M> {
     #[inline(never)]
     fn map(&self, epoch: u64) {
         let entries = self.0.entries(self.1.entries);
-        for (n, &entry) in entries.iter().enumerate() {
+        let mut at = self.1.table;
+        for &entry in entries {
             // Entries are baked: the monitor decides whether, never where to. The page has no others.
-            let entry = if epoch == 0 { 0 } else { entry };
-            self.0.memory().store(self.1.table + 8 * n as u64, entry);
+            self.0.memory().store(at, if epoch == 0 { 0 } else { entry });
+            at = at.wrapping_add(8);
         }
         self.0.flush();
         // The guest sees its right behind its memory.
@@ -39,6 +41,7 @@ impl<M: Monitor> Side for Part<'_, M> {
         shown.store(epoch, Ordering::Release);
     }
 
+    #[inline(never)]
     fn ring(&self, sandbox: u32) {
         if let Some(&id) = self.0.config().first_core.get(sandbox as usize) {
             signal::ring(self.0, sandbox, id);
@@ -51,53 +54,94 @@ impl<M: Monitor> Side for Part<'_, M> {
 }
 
 impl<M: Monitor> Part<'_, M> {
-    /// The other holders: each one's index, and whether it begins when the role comes to it.
+    /// The other holders, some with [`COLD`].
+    #[inline(always)]
     fn others(&self) -> impl Iterator<Item = (u32, bool)> {
-        let others = self.1.others.iter().take(self.1.count as usize);
-        others.map(|other| (u32::from(other & !COLD), other & COLD != 0))
-    }
-
-    fn is_healthy(&self, sandbox: u32, cold: bool) -> bool {
-        let status = self.0.mailbox(sandbox).status.load(Ordering::Acquire);
-        role::healthy(State::of(u32::from(status as u8)), cold)
+        let all = self.1.others.iter().take_while(|other| **other != NOBODY);
+        all.map(|other| (u32::from(other & !COLD), other & COLD != 0))
     }
 
     /// Finds the holder to give the role to: the named one, or the one that the role's policy chooses.
-    fn next(&self, named: Option<u32>) -> Option<u32> {
-        let wanted = |(other, _): &(u32, bool)| named.is_none_or(|named| named == *other);
-        let healthy = |(other, cold): &(u32, bool)| self.is_healthy(*other, *cold);
-        let all = self.others().filter(wanted).filter(healthy).map(|(other, _)| other);
-        let load = |other: &u32| {
-            let words = self.0.mailbox(*other).roles.iter();
-            let has = |word: &&AtomicU64| role::phase(word.load(Ordering::Acquire)) == HELD;
-            if self.1.least_loaded != 0 { words.filter(has).count() } else { 0 }
-        };
-        // The first one of equals.
-        all.min_by_key(load)
+    #[inline(never)]
+    fn next(&self, named: u32) -> u32 {
+        let (mut best, mut least) = (STAYS, u32::MAX);
+        for (sandbox, cold) in self.others() {
+            let mailbox = self.0.mailbox(sandbox);
+            let state = State::of(u32::from(mailbox.status.load(Ordering::Acquire) as u8));
+            if named != STAYS && named != sandbox || !role::healthy(state, cold) {
+                continue;
+            }
+            let mut load = 0;
+            for word in &mailbox.roles {
+                load += (word.load(Ordering::Acquire) & self.1.least_loaded) as u32 & HELD as u32;
+            }
+            // The first one of equals.
+            if load < least {
+                (best, least) = (sandbox, load);
+            }
+        }
+        best
+    }
+
+    /// Where the role goes when the guest has ended: a sandbox, or [`STAYS`].
+    #[inline(always)]
+    fn going(&self) -> &Cell<u32> {
+        &self.0.local().going[self.1.number as usize % ROLES]
+    }
+
+    /// Its bit in sets.
+    #[inline(always)]
+    fn bit(&self) -> u32 {
+        1 << (self.1.number % 32)
     }
 }
 
+#[inline(always)]
 fn parts<M: Monitor>(m: &M) -> impl Iterator<Item = Part<'_, M>> {
     let roles = if M::has(need::ROLE) { m.roles() } else { &[] };
     roles.iter().map(move |role| Part(m, role))
 }
 
-/// Begins with the machine.
+/// Begins with the machine, or as a spare monitor.
+#[inline(always)]
 pub fn begin<M: Monitor>(m: &M) {
-    parts(m).for_each(|part| role::begin(&part, part.1.begins != 0));
+    if M::has(need::ROLE) {
+        enter(m, true);
+    }
+}
+
+/// A guest is about to begin: it has what this sandbox has.
+#[inline(always)]
+pub fn settle<M: Monitor>(m: &M) {
+    if M::has(need::ROLE) {
+        look(m);
+        enter(m, false);
+    }
+}
+
+/// Begins a monitor, or a life.
+#[inline(never)]
+fn enter<M: Monitor>(m: &M, monitor: bool) {
+    for part in parts(m) {
+        part.going().set(STAYS);
+        if monitor {
+            role::begin(&part, part.1.begins != 0);
+        } else {
+            role::settle(&part);
+        }
+    }
 }
 
 /// Takes the roles that others have given to this sandbox. True if one came.
+#[inline(never)]
 pub fn look<M: Monitor>(m: &M) -> bool {
-    let take = |part: &Part<'_, M>| {
-        let from = role::take(part, part.others().map(|(other, _)| other))?;
-        Some((1 << (part.1.number % 32), from))
-    };
     let mut came = false;
     for part in parts(m) {
-        if let Some((roles, from)) = take(&part) {
-            ladder::took(m, roles, from);
-            came = true;
+        for (from, _) in part.others() {
+            if role::take(&part, from) {
+                ladder::took(m, part.bit(), from);
+                came = true;
+            }
         }
     }
     came
@@ -109,23 +153,16 @@ pub fn calls<M: Monitor>(m: &M, in_state: State) -> bool {
     M::has(need::ROLE) && cold && in_state == State::Stopped && look(m)
 }
 
-/// A guest is about to begin: it has what this sandbox has.
-pub fn settle<M: Monitor>(m: &M) {
-    look(m);
-    parts(m).for_each(|part| role::settle(&part));
-}
-
-/// Chooses who takes over each role of this sandbox's. Returns those that will go, as a set, and where the first one
-/// goes.
-pub fn choose<M: Monitor>(m: &M, named: Option<u32>) -> (u32, u32) {
+/// Chooses who takes over each role of this sandbox's: `named`, or the one that the role chooses with [`STAYS`].
+/// Returns those that will go, as a set, and where the last one of them goes.
+#[inline(never)]
+pub fn choose<M: Monitor>(m: &M, named: u32) -> (u32, u32) {
     let mut chosen = (0, 0);
-    for (part, going) in parts(m).zip(&m.local().going) {
-        let held = role::holds(&part) != 0;
-        let to = part.next(named).filter(|_| held);
-        going.set(to.map_or(0, |to| to as u8 + 1));
-        if let Some(to) = to {
-            let first = if chosen.0 == 0 { to } else { chosen.1 };
-            chosen = (chosen.0 | 1 << (part.1.number % 32), first);
+    for part in parts(m) {
+        let to = if role::holds(&part) == 0 { STAYS } else { part.next(named) };
+        part.going().set(to);
+        if to != STAYS {
+            chosen = (chosen.0 | part.bit(), to);
         }
     }
     chosen
@@ -133,14 +170,22 @@ pub fn choose<M: Monitor>(m: &M, named: Option<u32>) -> (u32, u32) {
 
 /// The guest has ended, and its devices are at rest: says so in the channels of roles, and gives roles to those that
 /// were chosen.
+#[inline(always)]
 pub fn end<M: Monitor>(m: &M) {
-    for (part, going) in parts(m).zip(&m.local().going) {
-        if role::holds(&part) == 0 {
-            continue;
+    if M::has(need::ROLE) {
+        ended(m);
+    }
+}
+
+#[inline(never)]
+fn ended<M: Monitor>(m: &M) {
+    for part in parts(m) {
+        let (held, to) = (role::holds(&part) != 0, part.going().get());
+        if held {
+            m.role_ends(part.1.ends).iter().for_each(|end| mail::bury_end(m, end));
         }
-        m.role_ends(part.1.ends).iter().for_each(|end| mail::bury_end(m, end));
-        if let Some(to) = going.replace(0).checked_sub(1) {
-            role::give(&part, u32::from(to));
+        if held && to != STAYS {
+            role::give(&part, to);
         }
     }
 }
@@ -149,7 +194,7 @@ pub fn end<M: Monitor>(m: &M) {
 #[inline(never)]
 pub fn call<M: Monitor>(m: &M, length: u8) -> Outcome {
     let none = m.config().roles.len == 0;
-    if none || choose(m, None).0 == 0 {
+    if none || choose(m, STAYS).0 == 0 {
         m.answer(if none { NO_CALL } else { BUSY });
         return Outcome::skip(Cause::Hypercall, length);
     }
