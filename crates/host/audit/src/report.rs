@@ -29,7 +29,7 @@ rules! {
     "shared-frames": "two parties reach a frame only where a channel or `observe` says so",
     "tables-unmapped": "no party reaches a table that confines another party",
     "links": "a guest reaches of a link what its monitor has written down",
-    "role-given": "a guest reaches of a role what its monitor has written down, and one holder has it",
+    "role-given": "a sandbox reaches a role's memory while it has the role, and no other holder does then",
     "boot-code-unmapped": "no party reaches a frame that only the boot code used",
     "monitor-map": "a monitor reaches its own parts, its sandbox's memory and its devices' registers",
     "monitor-rights": "a monitor reaches its parts with the rights that the memory layout gives",
