@@ -438,11 +438,8 @@ fn end(plan: &Plan, channel: &Channel, writes: bool) -> String {
 fn roles(out: &mut String, plan: &Plan) {
     let row = |(n, role): (usize, &bulkhead_plan::Role)| {
         let name = |holder: &usize| {
-            let sandbox = &plan.sandboxes[*holder];
-            match sandbox.autostart {
-                true => sandbox.name.clone(),
-                false => format!("{} (begins for it)", sandbox.name),
-            }
+            let name = &plan.sandboxes[*holder].name;
+            if plan.waits(*holder) { format!("{name} (begins for it)") } else { name.clone() }
         };
         let holders: Vec<_> = role.holders.iter().map(name).collect();
         let of = |c: &&Channel| c.stand.as_ref().is_some_and(|stand| stand.role == n);

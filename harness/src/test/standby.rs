@@ -27,6 +27,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("standby/hot", 200, hot),
         Job::one("standby/given", 120, given),
         Job::one("standby/cold", 120, cold),
+        Job::one("standby/kernel", 120, kernel),
         Job::one("standby/monitor", 120, monitor),
         Job::one("standby/nobody", 120, nobody),
         Job::one("standby/loaded", 120, loaded),
@@ -181,6 +182,51 @@ fn cold(bench: &Bench) -> Result<String, String> {
     let states = ["stopped", "launching", "running"];
     seen.ensure(states.contains(&state), format!("two is {state}"))?;
     Ok(format!("{times} times, {missed} releases missed, it began {begun} us later at most"))
+}
+
+/// A kernel with a program that sends, beside another program; one that ends makes its sandbox fail.
+fn programs(name: &str, core: u32, other: &str) -> String {
+    let program = |of: &str, file: &str, args: &str, priority: u32, budget: &str| {
+        // Parts of kernels have names of their own in all of the manifest.
+        let of = format!("{name}-{of}");
+        format!(
+            "[[program]]\nname = \"{of}\"\nsandbox = \"{name}\"\nfile = \"artifact:program-{file}\"\nends_sandbox = true\n{args}
+[[thread]]\nname = \"{of}\"\nprogram = \"{of}\"\npriority = {priority}\ncontext = \"{of}\"\nstack = \"16 KiB\"
+[[context]]\nname = \"{of}\"\nsandbox = \"{name}\"\nbudget = \"{budget}\"\nperiod = \"10 ms\"\n"
+        )
+    };
+    let sends = "args = \"role=send channel=state count=400\"\nchannels = [\"state\"]";
+    format!(
+        "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"kernel\" }}\ncores = [{core}]\nmemory = \"8 MiB\"
+[[health]]\nsandbox = \"{name}\"\non = \"failure\"\n{OVER}\n{}{}",
+        program("send", "talk", sends, 100, "2 ms"),
+        program("other", other, "", 10, "1 ms"),
+    )
+}
+
+/// Kernels stand by cold: the next one's program finds the role's memory, and the one that failed waits.
+fn kernel(bench: &Bench) -> Result<String, String> {
+    let role = "[[role]]\nname = \"place\"\nholders = [\"one\", \"two\"]\nstandby = \"cold\"
+[[channel]]\nname = \"state\"\nfrom = \"place\"\nto = [\"reader\"]\nsize = \"4 KiB\"\nkind = \"mailbox\"\nmessage = 64\n";
+    // The second one has no program that fails.
+    let [one, two] = [programs("one", 0, "fail"), programs("two", 1, "hog")];
+    let manifest =
+        Manifest::new().ends_with(&["two"]).bare("reader", "victim", "", &[2], "8 MiB", "");
+    let manifest = Manifest(format!("{}{one}{two}{role}", manifest.0));
+    let seen = run(&manifest, &bench.dir, |o| {
+        options(o);
+        o.limit = Duration::from_secs(100);
+    })?;
+    let found = &seen.audited()?.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    seen.exited("two")?;
+    let denials = seen.sandbox("two")?.denials;
+    seen.ensure(denials == 0, format!("two was denied {denials} accesses"))?;
+    let s = seen.sandbox("one")?;
+    seen.ensure((s.state, s.restarts) == ("stopped", 0), format!("one is {}", s.state))?;
+    let took = deeds(&seen, "two", TOOK)?;
+    let [deed] = took[..] else { return Err(seen.wrong(format!("{took:?}"))) };
+    Ok(format!("two began {} us later", deed.took_us.unwrap_or(0)))
 }
 
 /// The monitor of the holder stops. Its peer takes its cores, and its spare monitor gives the role away.

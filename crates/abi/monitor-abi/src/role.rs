@@ -38,6 +38,10 @@ pub struct Role {
     pub number: u32,
     /// 1: this sandbox has it at the machine's start.
     pub begins: u32,
+    /// 1: this sandbox's guest lives while it has a role. Alike in all its roles.
+    pub waits: u32,
+    /// Padding.
+    pub reserved: u32,
     /// All ones: it goes to the holder with the fewest roles; 0: to the first one in the manifest's order.
     pub least_loaded: u64,
     /// Indices of the other holders, in the manifest's order, some with [`COLD`]; then [`NOBODY`].

@@ -354,12 +354,13 @@ fn roles(config: &mut Config, tail: &mut Tail, input: &Input, roles: &[nested::R
         };
         let ends: Vec<_> = ends(plan, index).filter(of).map(end).collect();
         let others = role.holders.iter().filter(|holder| **holder != index);
-        let cold = |holder: usize| if plan.sandboxes[holder].autostart { 0 } else { COLD };
+        let cold = |holder: usize| if plan.waits(holder) { COLD } else { 0 };
         let mut told = Role {
             number: own.number as u32,
             least_loaded: if role.least_loaded { u64::MAX } else { 0 },
             others: [NOBODY; 8],
             begins: (role.holders.first() == Some(&index)).into(),
+            waits: plan.waits(index).into(),
             entries: tail.append(&own.entries),
             ends: tail.append(&ends),
             table: ROLE_TABLES_VA + own.number as u64 * facts(input).page,

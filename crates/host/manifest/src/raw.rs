@@ -657,6 +657,20 @@ pub struct Role {
     /// Choice among the holders that could take it over.
     #[serde(default)]
     pub choose: Choose,
+    /// State of the holders that do not have it.
+    #[serde(default)]
+    pub standby: Standby,
+}
+
+/// State of a role's holders that do not have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Standby {
+    /// They run.
+    #[default]
+    Warm,
+    /// They are not launched until the role comes.
+    Cold,
 }
 
 /// Choice of a role's next holder.

@@ -308,6 +308,8 @@ pub struct Role {
     pub holders: Vec<usize>,
     /// It goes to the holder with the fewest roles, not to the first one.
     pub least_loaded: bool,
+    /// A holder's guest lives while it has the role.
+    pub cold: bool,
     /// Guest-physical address of the memory of its channels. No other memory shares its page of table entries.
     pub gpa: u64,
 }
@@ -640,6 +642,14 @@ impl Plan {
     pub fn roles_of(&self, sandbox: usize) -> impl Iterator<Item = (usize, &Role)> {
         let all = self.roles.iter().enumerate();
         all.filter(move |(_, role)| role.holders.contains(&sandbox))
+    }
+
+    /// True if a sandbox waits for a role: its guest lives while it has one.
+    #[must_use]
+    pub fn waits(&self, sandbox: usize) -> bool {
+        let mut roles = self.roles_of(sandbox).map(|(_, role)| role).peekable();
+        let cold = |role: &Role| role.cold || !self.sandboxes[sandbox].autostart;
+        roles.peek().is_some() && roles.any(cold)
     }
 
     /// The number of a link among those of its owner, as manifests count; 0 of one that is not there.

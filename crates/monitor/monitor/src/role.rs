@@ -149,8 +149,13 @@ pub fn look<M: Monitor>(m: &M) -> bool {
 
 /// Takes them while no guest runs: true if one came to a sandbox that begins for it.
 pub fn calls<M: Monitor>(m: &M, in_state: State) -> bool {
-    let cold = State::of(m.config().begin) == State::Stopped;
-    M::has(need::ROLE) && cold && in_state == State::Stopped && look(m)
+    M::has(need::ROLE) && in_state == State::Stopped && rest(m) == in_state && look(m)
+}
+
+/// The state of a sandbox that has no role.
+pub fn rest<M: Monitor>(m: &M) -> State {
+    let waits = m.roles().first().is_some_and(|role| role.waits != 0);
+    if waits { State::Stopped } else { State::Launching }
 }
 
 /// Chooses who takes over each role of this sandbox's: `named`, or the one that the role chooses with [`STAYS`].
@@ -198,5 +203,5 @@ pub fn call<M: Monitor>(m: &M, length: u8) -> Outcome {
         m.answer(if none { NO_CALL } else { BUSY });
         return Outcome::skip(Cause::Hypercall, length);
     }
-    Outcome::end(Cause::Hypercall, State::of(m.config().begin))
+    Outcome::end(Cause::Hypercall, rest(m))
 }

@@ -197,7 +197,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         watch: super::watch::watch(item),
         peers: super::peer::peers(cx, item),
         snapshot: super::snapshot::pages(item).unwrap_or(0),
-        autostart: item.autostart,
+        autostart: item.autostart && !super::role::waits(cx, &item.name),
         learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {
             raw::Criticality::Low => plan::Criticality::Low,

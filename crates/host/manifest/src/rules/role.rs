@@ -3,7 +3,7 @@
 use super::memory::wrong_size;
 use super::{Context, Item};
 use crate::diagnostic::{Diagnostic, list};
-use crate::raw::{self, Channel, ChannelKind, Choose, Guest, Notify, Role, Rung, Step};
+use crate::raw::{self, Channel, ChannelKind, Choose, Guest, Notify, Role, Rung, Standby, Step};
 use crate::size::show;
 use crate::source::{k, n};
 use bulkhead_layout::role::{HOLDERS, ROLES};
@@ -167,6 +167,15 @@ pub fn of<'a>(cx: &'a Context<'_, '_>, channel: &Channel) -> Option<(usize, &'a 
     std::iter::once(&channel.from).chain(&channel.to).find_map(|end| cx.role(end))
 }
 
+/// True if a sandbox waits for a role that another one has at first.
+pub fn waits(cx: &Context<'_, '_>, sandbox: &str) -> bool {
+    let cold = |role: &&Item<Role>| role.standby == Standby::Cold;
+    let holds = |role: &Item<Role>| role.holders.iter().any(|holder| holder == sandbox);
+    let first = |role: &Item<Role>| role.holders.first().is_some_and(|first| first == sandbox);
+    let waits = cx.roles.iter().filter(cold).any(|role| holds(role));
+    waits && !cx.roles.iter().any(|role| first(role))
+}
+
 /// Guest-physical address of a role's memory.
 pub fn gpa(cx: &Context<'_, '_>, role: usize) -> u64 {
     let guest = &cx.facts().guest;
@@ -180,6 +189,7 @@ pub fn roles(cx: &Context<'_, '_>) -> Vec<plan::Role> {
         place: cx.at(item, &[]).place(),
         holders: super::build::indices(cx, &item.holders),
         least_loaded: item.choose == Choose::LeastLoaded,
+        cold: item.standby == Standby::Cold,
         gpa: gpa(cx, number),
     };
     cx.roles.iter().enumerate().take(ROLES).map(role).collect()
