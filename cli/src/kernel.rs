@@ -217,6 +217,9 @@ fn rights(out: &mut String, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
             may(right, format!("link {which} of {owner}, {}", size::show(link.sent)));
         }
         devices(plan, sandbox, kernel, program, &mut may);
+        if let Some(other) = program.alternative_to.and_then(|other| kernel.programs.get(other)) {
+            may("stands by", format!("for {}, with its devices", other.name));
+        }
         for managed in &program.manages {
             let name = match *managed {
                 Managed::Program(n) => format!("program {}", kernel.programs[n].name),

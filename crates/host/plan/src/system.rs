@@ -41,6 +41,8 @@ pub struct System {
     pub restarts: Vec<(usize, u64)>,
     /// Files behind the machine's drives.
     pub drives: Vec<Drive>,
+    /// Networks of the machine that are one.
+    pub hub: Vec<String>,
 }
 
 /// Text for the end of a guest's arguments.
@@ -145,6 +147,7 @@ impl System {
             links,
             ends_with: self.ends_with.clone(),
             drives: self.drives.clone(),
+            hub: self.hub.clone(),
         })
     }
 
