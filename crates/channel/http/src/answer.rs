@@ -131,7 +131,9 @@ mod tests {
         let request = Request { method: Method::Head, path: b"/a", keep: false };
         let all = whole(Answer::page(&request, true), 300);
         assert!(all.ends_with(b"\r\n\r\n"));
-        assert!(core::str::from_utf8(&all).is_ok_and(|text| text.contains("Content-Length: 17675")));
+        assert!(
+            core::str::from_utf8(&all).is_ok_and(|text| text.contains("Content-Length: 17675"))
+        );
     }
 
     #[test]
@@ -147,7 +149,9 @@ mod tests {
             let answer = Answer::refused(why);
             assert!(!answer.keeps() && answer.head.len < HEAD);
             let text = String::from_utf8(whole(answer, 1000)).expect("text");
-            assert!(text.starts_with(&format!("HTTP/1.1 {code} ")) && text.ends_with("close\r\n\r\n"));
+            assert!(
+                text.starts_with(&format!("HTTP/1.1 {code} ")) && text.ends_with("close\r\n\r\n")
+            );
         }
         let request = Request { method: Method::Get, path: b"/a", keep: true };
         assert!(whole(Answer::missing(&request), 999).starts_with(b"HTTP/1.1 404 "));

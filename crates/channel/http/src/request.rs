@@ -179,7 +179,8 @@ fn judge<'a>(
 
 /// Tells if a list has a word.
 fn has(list: &[u8], word: &str) -> bool {
-    list.split(|byte| *byte == b',').any(|one| one.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+    list.split(|byte| *byte == b',')
+        .any(|one| one.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
 }
 
 #[cfg(test)]

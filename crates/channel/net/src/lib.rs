@@ -19,7 +19,7 @@ mod wire;
 
 pub use ping::Pinger;
 pub use pinned::{ETHERNET, Limit, OUTSIDE, Pinned};
-pub use relay::{REGION, RECENT, Relay, Relayed, Relayer};
+pub use relay::{RECENT, REGION, Relay, Relayed, Relayer};
 pub use station::Station;
 pub use switch::{Mac, Refused, Switch};
 pub use wire::{Counts, FRAME, Silent, Wire};

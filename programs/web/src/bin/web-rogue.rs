@@ -129,7 +129,10 @@ impl Faulty {
     fn plant(&mut self, kind: Kind) {
         let garbage = |name, count: usize| {
             for (n, word) in self.program.memory(name).words().iter().take(count).enumerate() {
-                word.store((now() ^ n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
+                word.store(
+                    (now() ^ n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+                    Ordering::Relaxed,
+                );
             }
         };
         match kind {

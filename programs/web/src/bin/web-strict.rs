@@ -2,8 +2,8 @@
 //! each 250 microseconds (`every=` in its arguments), and takes no interrupt. It needs what `web-nic` needs.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_cards::{StrictNet, Wrong, virtio_net};
 use bulkhead_cards::Configuration;
+use bulkhead_cards::{StrictNet, Wrong, virtio_net};
 use bulkhead_program::{Program, println};
 use store_programs::function::{Function, Now, Queues};
 use web_programs::nic::{News, drive};

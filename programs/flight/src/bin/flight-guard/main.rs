@@ -23,8 +23,8 @@ mod ward;
 use ask::Ask;
 use bulkhead_program::abi::{Code, label};
 use bulkhead_program::{Endpoint, FOREVER, Message, Program, Received, Reply, now};
-use store_programs::progress::COMPLAINT;
 use core::fmt::Arguments;
+use store_programs::progress::COMPLAINT;
 use ward::{Place, Wards};
 
 bulkhead_program::entry!(guard);
@@ -86,9 +86,7 @@ impl Guard {
                 self.wards.overran(place, self.every);
                 (GO_ON, None)
             }
-            (label::FAULT, Some(place)) => {
-                (STOP, Some((place, message.words[0] & 0xFF)))
-            }
+            (label::FAULT, Some(place)) => (STOP, Some((place, message.words[0] & 0xFF))),
             (label::FAULT, None) => {
                 log::error!(
                     "exception {} in what control cannot do without",

@@ -137,7 +137,8 @@ impl Wards {
         };
         // A rung without times has no limit: none means none here.
         let stays = self.restarts > 0;
-        let rungs = rungs.into_iter().filter(|one| stays || one.times > 0 || one.action == Rung::STOP);
+        let rungs =
+            rungs.into_iter().filter(|one| stays || one.times > 0 || one.action == Rung::STOP);
         let mut ladder = Ladder::default();
         ladder.rungs.iter_mut().zip(rungs).for_each(|(to, rung)| *to = rung);
         ladder

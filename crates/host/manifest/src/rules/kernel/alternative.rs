@@ -97,8 +97,12 @@ fn time(parts: &Parts<'_>, program: &raw::Program, other: &raw::Program) -> Opti
             return Some((message, help));
         }
         if !theirs().any(|one| one.priority == thread.priority) {
-            let message = format!("no thread of `{}` has the priority of `{}`", other.name, thread.name);
-            return Some((message, "admission counts with one priority for both: give it that".into()));
+            let message =
+                format!("no thread of `{}` has the priority of `{}`", other.name, thread.name);
+            return Some((
+                message,
+                "admission counts with one priority for both: give it that".into(),
+            ));
         }
     }
     None
