@@ -1,5 +1,5 @@
-//! What a run of the web server's system leaves (systems/bench/web.toml): each request with its answer, and each failure
-//! of the driver. Times are microseconds since the processors' start, which all sandboxes read in virtual time.
+//! The traces of a run of the web server's system (systems/bench/web.toml): each request with its answer, and each
+//! failure of the driver. Times are microseconds since the processors' start, which all sandboxes read in virtual time.
 
 use bulkhead_run::Outcome;
 

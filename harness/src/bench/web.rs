@@ -1,5 +1,5 @@
-//! Figure 30 of the Quest-V article: a web server whose network driver fails while 120 requests a second come. The
-//! driver begins anew, and in the end another one has its place.
+//! Figure 30 of the Quest-V article: the network driver of a web server fails while 120 requests a second come. It
+//! begins anew, and in the end another one has its place.
 
 use super::Found;
 use super::figure::{Figure, Must};

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Longest wait for a connection.
 const OPEN: Duration = Duration::from_secs(20);
 
-/// What a look at a connection finds.
+/// Finding of a look at a connection.
 pub enum News {
     /// Nothing that ends a request.
     None,

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Longest wait for the last answers.
 const LAST: Duration = Duration::from_secs(5);
 
-/// What the command line says.
+/// The command line.
 struct Asked {
     server: SocketAddr,
     rate: u64,

@@ -8,11 +8,11 @@ pub mod nic;
 use bulkhead_net::Relay;
 use bulkhead_program::{Program, now};
 
-/// Names of the memory between the two: what the server writes, and what the driver writes.
+/// Name of the memory that the server writes and the driver reads.
 pub const FROM_SERVER: &str = "from-server";
-/// What the driver writes.
+/// Name of the memory that the driver writes and the server reads.
 pub const FROM_NIC: &str = "from-nic";
-/// Notification that wakes the server, and the driver's.
+/// Notification that wakes the server.
 pub const NEWS: &str = "news";
 /// Notification that wakes the driver.
 pub const WORK: &str = "work";

@@ -59,7 +59,7 @@ impl Refused {
     }
 }
 
-/// What a connection's bytes are so far.
+/// The meaning of a connection's bytes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// Not yet a request.
@@ -113,7 +113,7 @@ impl Reader {
 
     /// Looks for the next request.
     pub fn next(&mut self) -> Step<'_> {
-        // What was seen before goes first.
+        // The last request goes first.
         let full = self.room().is_empty();
         let bytes = &self.bytes[..self.len];
         let (len, step) = match look(bytes) {

@@ -3,8 +3,8 @@
 //!
 //! Each end has a region that it alone writes, with places for frames in a ring and a page of counts. So either end can
 //! begin anew at any time. A *life* is a number that an end takes when it begins. An end that finds another life at its
-//! peer joins it: it takes the frames that came last, once more if need be. A frame that a driver had taken and not
-//! sent when it failed is so sent by its next life, and a frame that comes twice is no harm to any protocol.
+//! peer joins it: it takes the frames that came last, once more if need be. So the next life of a driver sends what the
+//! last one had taken and not sent. A frame that comes twice is no harm to any protocol.
 //!
 //! Channels of records are no choice here: messages under way are lost with a session. Where no acknowledgement is on
 //! its way, smoltcp sends again after a second only.
@@ -23,14 +23,14 @@ const HEADER: usize = 512;
 /// Bytes of a region.
 pub const REGION: usize = 8 * (HEADER + PLACES as usize * PLACE);
 
-/// Nanoseconds for which a frame goes again to a peer that begins: longer than the failure of a driver takes to be
-/// found, with its next beginning.
+/// Nanoseconds for which a frame goes again to a peer that begins. A driver's failure is found sooner, and its next
+/// life has begun by then.
 pub const RECENT: u64 = 60_000_000;
 /// Most frames that go again: as many stay whole while a peer joins.
 const AGAIN: u64 = PLACES / 2;
 
-/// Words of the header: the life of the end that writes it, frames that it has written, frames that it has taken from
-/// its peer, and the life of that.
+/// Words of the header: the life of the end that writes it, and frames that it has written. Then come the frames that
+/// it has taken from its peer, and the life of that.
 const LIFE: usize = 0;
 const WRITTEN: usize = 1;
 const TAKEN: usize = 2;

@@ -3,10 +3,14 @@
 //! ([`bulkhead_device::virtio::Transport`]).
 //!
 //! It asks for no interrupt: its caller looks. Few frames are under way, one descriptor each, all in memory of the
-//! driver's. The device gets copies. Whatever it gives back is compared: the descriptor and its place in the available
-//! ring with what the driver wrote, the order with the order in which they were given, the length with a frame's
-//! bounds, and the packet's header with the only one that these features allow. The first difference makes the card
-//! silent.
+//! driver's. The device gets copies. Whatever it gives back is compared:
+//!
+//! * the descriptor, and its place in the available ring, with what the driver wrote;
+//! * the order with the order in which they were given;
+//! * the length with a frame's bounds;
+//! * the packet's header with the only one that these features allow.
+//!
+//! The first difference makes the card silent.
 
 use crate::buffers::{HEADER, LONGEST, MEMORY, QUEUES, SIZE};
 use crate::{Card, Mac, Received};

@@ -522,8 +522,8 @@ fn the_strict_one_has_few_frames_under_way_and_none_of_others() {
 
 #[test]
 fn the_strict_one_finds_every_difference() {
-    // A packet that is too short, too long, or has flags; another order; an index too far on; a descriptor, an entry
-    // and the index of the available ring that are not as they were written.
+    // A packet that is too short, too long, or has flags; another order; an index too far on. Then a descriptor, an
+    // entry and the index of the available ring are not as they were written.
     let lies: [fn(&mut State); 9] = [
         |state| {
             let head = state.fetch(RECEIVE).unwrap();
@@ -569,7 +569,10 @@ fn the_strict_one_finds_every_difference() {
         lie(&mut device.0.borrow_mut());
         let _ = (card.sent(), card.receive());
         assert!(matches!(card.fault(), Some(Wrong::Lies(_))), "{n}: {:?}", card.fault());
-        assert_eq!((card.sent(), card.receive(), card.send(&frame(60, 1), None)), (None, None, None));
+        assert_eq!(
+            (card.sent(), card.receive(), card.send(&frame(60, 1), None)),
+            (None, None, None)
+        );
         card.reset().unwrap();
         assert!(device.receive(&frame(60, 9)) && card.receive().is_some());
     }

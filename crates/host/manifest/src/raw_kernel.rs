@@ -107,7 +107,7 @@ pub struct Program {
     /// Devices of its sandbox that it drives.
     #[serde(default)]
     pub devices: Vec<DeviceUse>,
-    /// A program of its sandbox in whose place it can begin. It has the devices of that one, and its threads wait.
+    /// A program of its sandbox: this one can take its place. It has the devices of that one, and its threads wait.
     pub alternative_to: Option<String>,
     /// Channels of its sandbox that it sees.
     #[serde(default)]

@@ -95,7 +95,7 @@ pub struct Program {
     pub maps: Vec<Map>,
     /// Devices that it drives. No device has two programs, but for an alternative.
     pub devices: Vec<DeviceUse>,
-    /// The program in whose place it can begin, with that one's devices; its threads wait for that.
+    /// Another program: this one can take its place, with its devices, and its threads wait for that.
     pub alternative_to: Option<usize>,
     /// Channels of its sandbox that it sees.
     pub channels: Vec<ChannelUse>,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Size of a drive without a file.
 const EMPTY: u64 = 64 << 20;
 
-/// Returns the machine of a description with its devices; `drives` are files behind its
+/// Returns the machine of a description with its devices. `drives` are files behind its
 /// drives, `hub` are networks that are one, and `dir` is its folder.
 #[must_use]
 pub fn machine(

@@ -100,7 +100,7 @@ impl Plan {
     }
 }
 
-/// What the driver does with frames.
+/// How the driver treats frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Sound,

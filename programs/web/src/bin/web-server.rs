@@ -198,7 +198,7 @@ impl Connection {
         if self.over || socket.may_send() && !socket.may_recv() {
             socket.close();
         }
-        // A client whose place is of more use to others.
+        // Its place is of more use to others.
         if now.saturating_sub(self.since) > IDLE {
             socket.abort();
         }

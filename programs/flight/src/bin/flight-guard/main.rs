@@ -10,11 +10,12 @@
 //! * `alternative=THREAD:OTHER:CONTEXT`: behind the restarts OTHER gets the context of THREAD. Its program has
 //!   `alternative_to` in the manifest. It has as many restarts;
 //! * `asks=THREAD`: it asks this thread, or the other one in its place, each `every=MS` (2) whether it goes on
-//!   ([`Progress`]). If `missed=N` (2) questions go by without an answer then the thread hangs. A thread that begins has
-//!   `first=MS` (100) for its first answer. That needs the memory `progress`, and the right to signal `work`.
+//!   ([`store_programs::progress`]). If `missed=N` (2) questions go by without an answer then the thread hangs. A
+//!   thread that begins has `first=MS` (100) for its first answer. That needs the memory `progress`, and the right to
+//!   signal `work`.
 //!
-//! A program that uses the thread's work can complain ([`COMPLAINT`]). A complaint is no proof, so it stops nothing: the
-//! thread begins anew, or the other one does.
+//! A program that uses the thread's work can complain ([`COMPLAINT`]). A complaint is no proof, so it stops nothing:
+//! the thread begins anew, or the other one does.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod ask;

@@ -7,7 +7,7 @@ use crate::rules::{Context, Item};
 use crate::shape::brief;
 use crate::source::k;
 
-/// Returns the program in whose place another one can begin.
+/// Returns the program that an alternative can take the place of.
 #[must_use]
 pub fn original<'a>(parts: &Parts<'a>, program: &raw::Program) -> Option<&'a Item<raw::Program>> {
     let name = program.alternative_to.as_deref()?;
