@@ -77,8 +77,9 @@ fn run(dir: &str, times: &str, limit: &str, seconds: u64) -> Result<Web, Failure
 
 /// Requests and answers a second by intervals, and where the driver failed.
 fn course(web: &Web) -> Found {
-    let [fault] = &web.faults[..] else {
-        return Err(format!("{} failures, not one", web.faults.len()).into());
+    let (faults, healed) = (&web.faults[..], web.healed);
+    let ([fault], 1) = (faults, healed) else {
+        return Err(format!("{} failures and {healed} healed, not one", faults.len()).into());
     };
     let begin = web.requests.first().ok_or("no requests")?.asked;
     let rates = |name: &str, times: Vec<u64>| {

@@ -105,7 +105,7 @@ fn wait(all: &[Connection], until: Instant) -> Result<()> {
     let left = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1_000);
     let mut fds: Vec<_> =
         all.iter().map(|one| PollFd::new(one.stream().as_fd(), PollFlags::POLLIN)).collect();
-    poll(&mut fds, PollTimeout::try_from(left.min(1_000) as u16).unwrap_or(PollTimeout::MAX))?;
+    poll(&mut fds, PollTimeout::from(left.min(1_000) as u16))?;
     Ok(())
 }
 

@@ -89,7 +89,7 @@ impl<C: Card> Nic<C> {
             panic!("{wrong}");
         }
         self.relay.join(now());
-        let (to, from) = (self.to_card(), self.from_card());
+        let (to, from) = (self.send_all(), self.receive_all());
         self.card.ring();
         if from > 0 {
             self.server.signal();
@@ -97,7 +97,7 @@ impl<C: Card> Nic<C> {
         to + from > 0
     }
 
-    fn to_card(&mut self) -> usize {
+    fn send_all(&mut self) -> usize {
         while self.card.sent().is_some() {}
         for n in 0..ROUND {
             let len = match self.waiting.take() {
@@ -116,7 +116,7 @@ impl<C: Card> Nic<C> {
         ROUND
     }
 
-    fn from_card(&mut self) -> usize {
+    fn receive_all(&mut self) -> usize {
         for n in 0..ROUND {
             let Some(received) = self.card.receive() else { return n };
             let len = received.len.min(FRAME);

@@ -112,7 +112,7 @@ impl Reader {
     }
 
     /// Looks for the next request.
-    pub fn next(&mut self) -> Step<'_> {
+    pub fn step(&mut self) -> Step<'_> {
         // The last request goes first.
         let full = self.room().is_empty();
         let bytes = &self.bytes[..self.len];
@@ -198,7 +198,7 @@ mod tests {
     fn status(text: &str) -> u16 {
         let mut reader = Reader::new();
         feed(&mut reader, text.as_bytes());
-        match reader.next() {
+        match reader.step() {
             Step::More => 0,
             Step::Asked(_) => 200,
             Step::Refused(why) => why.status().0,
@@ -229,7 +229,7 @@ mod tests {
         let keeps = |text: &str| {
             let mut reader = Reader::new();
             feed(&mut reader, text.as_bytes());
-            let Step::Asked(request) = reader.next() else { panic!("no request: {text}") };
+            let Step::Asked(request) = reader.step() else { panic!("no request: {text}") };
             request.keep
         };
         assert!(keeps("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -244,13 +244,13 @@ mod tests {
         let text = b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\nGET /3 H";
         feed(&mut reader, text);
         for path in ["/1", "/2"] {
-            let Step::Asked(request) = reader.next() else { panic!("no request for {path}") };
+            let Step::Asked(request) = reader.step() else { panic!("no request for {path}") };
             assert_eq!(request.path, path.as_bytes());
         }
-        assert!(reader.next() == Step::More && !reader.is_empty());
+        assert!(reader.step() == Step::More && !reader.is_empty());
         feed(&mut reader, b"TTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(matches!(reader.next(), Step::Asked(request) if request.path == b"/3"));
-        assert!(reader.is_empty() && reader.next() == Step::More);
+        assert!(matches!(reader.step(), Step::Asked(request) if request.path == b"/3"));
+        assert!(reader.is_empty() && reader.step() == Step::More);
     }
 
     proptest::proptest! {
@@ -266,7 +266,7 @@ mod tests {
             for size in sizes.iter().cycle() {
                 let len = feed(&mut reader, &rest[..(*size).min(rest.len())]);
                 rest = &rest[len..];
-                while let Step::Asked(request) = reader.next() {
+                while let Step::Asked(request) = reader.step() {
                     found.push(String::from_utf8_lossy(request.path).into_owned());
                 }
                 if rest.is_empty() {
@@ -288,7 +288,7 @@ mod tests {
             feed(&mut reader, begin.as_bytes());
             feed(&mut reader, &bytes);
             for _ in 0..8 {
-                match reader.next() {
+                match reader.step() {
                     Step::Asked(request) => proptest::prop_assert!(request.path.starts_with(b"/")),
                     Step::More | Step::Refused(_) => break,
                 }

@@ -215,7 +215,7 @@ impl Connection {
 
     /// Looks for a request; true if there is an answer to send.
     fn asked(&mut self, now: u64) -> bool {
-        let answer = match self.reader.next() {
+        let answer = match self.reader.step() {
             Step::More => return false,
             Step::Asked(request) if is_page(&request) => Answer::page(&request, true),
             Step::Asked(request) => Answer::missing(&request),
