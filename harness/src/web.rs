@@ -34,8 +34,6 @@ pub struct Web {
     pub faults: Vec<Fault>,
     /// Times at which a driver was found by the server.
     pub begun: Vec<u64>,
-    /// How often the guard let a driver begin anew, or another one in its place.
-    pub healed: u64,
     /// The other one has taken the place.
     pub replaced: bool,
 }
@@ -72,11 +70,8 @@ impl Web {
                 web.faults.extend(event(fault).map(|(kind, at)| Fault { kind: kind.into(), at }));
             } else if let Some((_, driver)) = line.split_once("server: driver ") {
                 web.begun.extend(event(driver).map(|(_, at)| at));
-            } else if line.contains("it begins anew") {
-                web.healed += 1;
-            } else if line.contains("another one takes its place") {
-                (web.healed, web.replaced) = (web.healed + 1, true);
             }
+            web.replaced |= line.contains("another one takes its place");
         }
         Ok(web)
     }
@@ -105,6 +100,17 @@ impl Web {
     pub fn slowest(&self) -> Option<u64> {
         let took = self.requests.iter().map(|one| Some(one.answered?.saturating_sub(one.asked)));
         took.collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+
+    /// Counts the failures behind which another life of a driver began, before the next failure and the last answer.
+    #[must_use]
+    pub fn healed(&self) -> usize {
+        let last = self.answers().last().copied().unwrap_or(0);
+        let until = self.faults.iter().skip(1).map(|next| next.at).chain([last]);
+        let began = |(fault, until): &(&Fault, u64)| {
+            self.begun.iter().any(|at| (fault.at..*until).contains(at))
+        };
+        self.faults.iter().zip(until).filter(began).count()
     }
 
     /// Returns the last failure before a time.
@@ -142,6 +148,7 @@ mod tests {
                         web: 3 9500 9900\r\nweb: 4 requests, 4 answers, 0 wrong, 1 lost\r\n";
     const CONSOLE: &str = "[web] server: driver 1 at 10 us\n[web] nic: fault Spin at 3500 us\n\
                            [web] guard: warning: nic: no answer for 4001 us; another one takes its place\n\
+                           [web] server: nothing comes through at 5000 us\n\
                            [web] server: driver 2 at 7000 us\n";
 
     #[test]
@@ -150,7 +157,10 @@ mod tests {
         assert_eq!((web.requests.len(), web.wrong, web.lost), (4, 0, 1));
         assert_eq!(web.answers(), [1500, 3400, 9000, 9900]);
         assert_eq!((web.gap(), web.slowest()), ((5600, 3400), Some(7000)));
-        assert_eq!((&web.begun[..], web.healed, web.replaced), (&[10, 7000][..], 1, true));
+        assert_eq!((&web.begun[..], web.healed(), web.replaced), (&[10, 7000][..], 1, true));
+        // A driver that begins behind the last answer heals nothing.
+        let late = CONSOLE.replace("driver 2 at 7000 us", "driver 2 at 10000 us");
+        assert_eq!(Web::of(SAID, &late).expect("whole").healed(), 0);
         assert_eq!(web.before(3600), Some(&Fault { kind: "Spin".into(), at: 3500 }));
         assert_eq!(web.before(3400), None);
     }

@@ -86,7 +86,10 @@ fn served(bench: &Bench) -> Result<String, String> {
     }
     let web = Web::read(seen.outcome()?, &seen.console)?;
     seen.ensure(web.wrong + web.lost == 0, format!("{} wrong, {} lost", web.wrong, web.lost))?;
-    seen.ensure(web.healed == 0, "a driver failed")?;
+    // The client's card goes with its power, which the server takes for a failure of its driver.
+    let last = web.answers().last().copied().unwrap_or(0);
+    let lives = web.begun.iter().filter(|at| **at < last).count();
+    seen.ensure(lives == 1, format!("{lives} drivers beside requests"))?;
     let rate = said.lines().find_map(|line| line.trim().strip_prefix("Request rate: "));
     Ok(format!("httperf: {REPLIES}, {}; ours: {} answers", rate.unwrap_or(""), web.requests.len()))
 }
@@ -138,7 +141,10 @@ fn failing(
         [web.requests.first(), web.requests.last()].map(|one| one.map_or(0, |one| one.asked));
     let during = web.faults.iter().all(|fault| (begins..ends).contains(&fault.at));
     seen.ensure(during, "a fault came beside the requests")?;
-    seen.ensure(web.healed >= 7, format!("{} drivers began", web.healed))?;
+    // Forbidden memory alone may have no effect.
+    let healed = web.healed();
+    let none = web.faults.iter().filter(|fault| fault.kind == "Dma").count();
+    seen.ensure(healed + none >= web.faults.len(), format!("{healed} failures healed"))?;
     seen.ensure(web.wrong + web.lost == 0, format!("{} wrong, {} lost", web.wrong, web.lost))?;
     let slowest = web.slowest().ok_or_else(|| seen.wrong("a request has no answer"))?;
     seen.ensure(slowest <= SLOWEST, format!("a request took {slowest} us"))?;
@@ -153,7 +159,7 @@ fn told(web: &Web) -> String {
     format!(
         "{} failures, {} healed; {} answers, longest time without one {:.1} ms ({kind}), slowest {:.1} ms",
         web.faults.len(),
-        web.healed,
+        web.healed(),
         web.requests.len(),
         gap as f64 / 1e3,
         web.slowest().unwrap_or(0) as f64 / 1e3

@@ -73,7 +73,8 @@ fn server(program: Program) -> u32 {
     });
     println!("{}: {address}", program.name());
     ready();
-    let mut server = Server {
+    // All that it knows of its connections is in the heap: one piece of memory, which could outlive its sandbox.
+    let mut server = Box::new(Server {
         program,
         device,
         interface,
@@ -82,7 +83,7 @@ fn server(program: Program) -> u32 {
         neighbour,
         driver: program.signals(WORK),
         told: 0,
-    };
+    });
     server.run(program.waits(NEWS))
 }
 
@@ -156,7 +157,7 @@ struct Connection {
     answer: Option<Answer>,
     /// The last answer has ended it.
     over: bool,
-    /// Time since which it waits for a request.
+    /// Time since which it waits for a request, for the rest of one, or for the client to take its answer.
     since: u64,
 }
 
@@ -176,6 +177,10 @@ impl Connection {
             let _ = socket.listen(PORT);
             (*self.reader, self.answer, self.over) = (Reader::new(), None, false);
         }
+        if socket.state() == tcp::State::TimeWait {
+            // The client has all, and has said so. The place is for the next one.
+            socket.abort();
+        }
         if !socket.is_active() {
             self.since = now;
             return;
@@ -184,32 +189,39 @@ impl Connection {
         while !self.over {
             self.send(socket);
             if self.answer.is_some() {
-                return;
+                break;
             }
-            self.read(socket);
+            self.read(socket, now);
             if !self.asked(now) {
                 break;
             }
         }
-        if !self.over && self.slow(now) {
+        let waits = self.answer.is_none() && !self.over;
+        if waits && self.slow(now) {
             self.answer = Some(Answer::refused(Refused::Slow));
             self.send(socket);
         }
-        if self.over || socket.may_send() && !socket.may_recv() {
+        let left = waits && socket.may_send() && !socket.may_recv();
+        if self.over || left {
             socket.close();
         }
-        // Its place is of more use to others.
+        // It asks for nothing, or does not take its answer: its place is of more use to others.
         if now.saturating_sub(self.since) > IDLE {
             socket.abort();
         }
     }
 
     /// Takes in what came.
-    fn read(&mut self, socket: &mut tcp::Socket<'_>) {
+    fn read(&mut self, socket: &mut tcp::Socket<'_>, now: u64) {
+        let begins = self.reader.is_empty();
         let room = self.reader.room();
         if socket.can_recv() && !room.is_empty() {
             let len = socket.recv_slice(room).unwrap_or(0);
             self.reader.came(len);
+            // A request has its time from its first byte on.
+            if begins && len > 0 {
+                self.since = now;
+            }
         }
     }
 
@@ -320,6 +332,8 @@ impl Neighbour {
 
     /// Tells the guard: 1 if the driver's words cannot be, else that nothing comes through.
     fn complain(&self, words: u64) {
+        let what = if words == 1 { "words that cannot be" } else { "nothing comes through" };
+        println!("server: {what} at {} us", now() / 1_000);
         // If it does not wait there it hears of something else, and the next complaint comes.
         let _ = self.trouble.try_send(Message::new(COMPLAINT, &[words]));
     }
