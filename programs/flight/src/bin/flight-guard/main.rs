@@ -14,8 +14,8 @@
 //!   thread that begins has `first=MS` (100) for its first answer. That needs the memory `progress`, and the right to
 //!   signal `work`.
 //!
-//! A program that uses the thread's work can complain ([`COMPLAINT`]). A complaint is no proof, so it stops nothing:
-//! the thread begins anew, or the other one does.
+//! Its thread is called `guard`. A program that uses another one's work can complain of it ([`COMPLAINT`]). A complaint
+//! is no proof, so it stops nothing: the thread begins anew, or the other one does.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod ask;
@@ -55,7 +55,7 @@ fn guard(program: Program) -> u32 {
         None => panic!("it manages no thread {name}"),
     });
     let every = program.number("overruns").unwrap_or(1_000).max(1);
-    let (trouble, reply) = (program.serves("trouble"), program.reply(program.name()));
+    let (trouble, reply) = (program.serves("trouble"), program.reply("guard"));
     Guard { wards, ask, trouble, reply, every }.watch()
 }
 
