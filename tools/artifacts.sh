@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
-#   target/artifacts/{test,ctl,bench,demo,virtio,virtio-stock,checks,stress,iperf,peer}.cpio
+#   target/artifacts/{test,ctl,bench,demo,virtio,virtio-stock,checks,stress,iperf,web,peer}.cpio
 #   target/artifacts/disk-{6.1,6.12}[-cloud].cpio, each for its kernel: they go on
 #   in the Debian on a disk (tools/disk.sh)
 # Runs as often as one likes; nothing changes unless a source did.
@@ -104,6 +104,9 @@ initramfs stress bhfs "file:/ext2.gz=$EMPTY_2" "${virtio[@]}" "${modules[@]}" "$
 
 # Streams between two of them, with our module and without.
 initramfs iperf bhchannel bhio bhvirtio "tree:/=$ARTIFACTS/modules-6.12-cloud" "tree:/=$ARTIFACTS/iperf3" link:/sbin/modprobe=/bin/busybox
+
+# A client of a web server: ours, and Debian's.
+initramfs web bhweb bhtrue "tree:/=$ARTIFACTS/modules-6.12-cloud" "tree:/=$ARTIFACTS/httperf" link:/sbin/modprobe=/bin/busybox
 
 # The peer: a Linux with KVM that boots what the sandboxes boot. Its modules
 # belong to linux-6.12, so that is the kernel to start it with.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # target/artifacts/debian.img: a small Debian on an ext4 file system without
 # partitions, for Linux guests that have a disk, and behind it a disk of 16 MiB of its
-# own with a FAT partition, for guests that keep a log there; and target/artifacts/{iperf3,stress-ng,fio},
+# own with a FAT partition, for guests that keep a log there; and target/artifacts/{iperf3,stress-ng,fio,httperf},
 # trees with such a program and its libraries for those that have none. Debian 13's packages (or 12's,
 # should a mirror have no others), unpacked, not installed: no maintainer script
 # runs, nothing needs root, nothing is mounted. Kernel, drivers and our own
@@ -17,7 +17,7 @@ set -euo pipefail
 IMAGE=$ARTIFACTS/debian.img
 STAMP=$ARTIFACTS/debian.stamp
 # Programs with all that they link to.
-ALONE=(iperf3 stress-ng fio)
+ALONE=(iperf3 stress-ng fio httperf)
 APT=$ROOT/target/apt/disk
 DEBS=$APT/debs
 FETCHED=$APT/debs.sha256
@@ -29,11 +29,11 @@ LOG_SIZE=16
 # ext4 holds the file system's identity; `bulkhead.root=` takes the device's name.
 UUID=6a1f0c52-0f5e-4c8e-9d0b-b0c1bead0001
 
-PROGRAMS=(sysbench iperf3 stress-ng cyclictest fio)
+PROGRAMS=(sysbench iperf3 stress-ng cyclictest fio httperf)
 PACKAGES=(
     base-files base-passwd libc6 libc-bin bash dash coreutils util-linux mount
     iproute2 procps hostname sed grep mawk findutils
-    sysbench iperf3 stress-ng rt-tests fio
+    sysbench iperf3 stress-ng rt-tests fio httperf
 )
 # Dependencies that none of the programs links to, two thirds of the lot: Mesa's
 # drivers, scripts' interpreters, what only maintainer scripts call. That nothing

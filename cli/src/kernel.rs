@@ -5,7 +5,7 @@ use bulkhead_manifest::size;
 use bulkhead_manifest::time::{show, show_share};
 use bulkhead_plan::admission::Analysis;
 use bulkhead_plan::kernel::{
-    Context, Driven, Kernel, Managed, Policy, Program, Reached, Route, Test, User,
+    Context, Driven, Kernel, Managed, Policy, Program, Reached, Route, Test, Thread, User,
 };
 use bulkhead_plan::{Guest, Plan, Sandbox};
 
@@ -106,6 +106,11 @@ fn programs(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
     table(out, &format!("Programs of {}", sandbox.name), &heads, &rows);
 }
 
+/// How a thread gets time that has no context.
+pub fn without_time(kernel: &Kernel, thread: &Thread) -> &'static str {
+    if kernel.stands_by(thread) { "stands by" } else { "passive" }
+}
+
 fn threads(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
     let route = |route: Option<Route>, without: &str| match route {
         None => without.to_owned(),
@@ -120,7 +125,7 @@ fn threads(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
                 thread.entry.clone().unwrap_or_else(|| "the file's".into()),
                 thread.priority.to_string(),
                 thread.max_priority.to_string(),
-                context.unwrap_or_else(|| "passive".into()),
+                context.unwrap_or_else(|| without_time(kernel, thread).into()),
                 size::show(thread.stack),
                 if thread.fpu { "yes" } else { "no" }.into(),
                 route(thread.fault, "stops"),
@@ -217,6 +222,9 @@ fn rights(out: &mut String, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
             may(right, format!("link {which} of {owner}, {}", size::show(link.sent)));
         }
         devices(plan, sandbox, kernel, program, &mut may);
+        if let Some(other) = program.alternative_to.and_then(|other| kernel.programs.get(other)) {
+            may("stands by", format!("for {}, with its devices", other.name));
+        }
         for managed in &program.manages {
             let name = match *managed {
                 Managed::Program(n) => format!("program {}", kernel.programs[n].name),

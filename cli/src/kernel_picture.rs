@@ -101,7 +101,7 @@ fn threads(kernel: &Kernel, program: usize) -> Vec<String> {
     let own = kernel.threads.iter().filter(|thread| thread.program == program);
     let row = |thread: &bulkhead_plan::kernel::Thread| {
         let time = match thread.context {
-            None => "passive".to_owned(),
+            None => kernel::without_time(kernel, thread).to_owned(),
             Some(context) => {
                 let context = &kernel.contexts[context];
                 let [budget, period] = kernel::budget(context);

@@ -96,7 +96,7 @@ pub fn machine(
         false => {
             let owned = sandbox.functions.iter().map(|granted| granted.function.bdf.to_string());
             let qemu = devices(&description.qemu, &owned.collect::<Vec<_>>());
-            bulkhead_run::machine(&Description { qemu, ..description.clone() }, drives, dir)
+            bulkhead_run::machine(&Description { qemu, ..description.clone() }, drives, &[], dir)
         }
     };
     machine.cores = sandbox.cores.len();

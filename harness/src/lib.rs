@@ -14,6 +14,7 @@ pub mod program;
 pub mod rows;
 pub mod selftest;
 pub mod test;
+mod web;
 
 /// Anything that ends a measurement.
 pub type Failure = Box<dyn std::error::Error>;

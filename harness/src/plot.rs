@@ -85,7 +85,7 @@ struct Plot {
     line: Line,
 }
 
-const PLOTS: [Plot; 4] = [
+const PLOTS: [Plot; 5] = [
     Plot {
         file: Cow::Borrowed("kernel-hog.svg"),
         title: Cow::Borrowed("Worst answer of a thread below a hog"),
@@ -139,6 +139,20 @@ const PLOTS: [Plot; 4] = [
         up: Axis::linear(50.0),
         unit: 1.0,
         line: Line::Level(20.0, "one every 50 ms"),
+    },
+    Plot {
+        file: Cow::Borrowed("recover-web.svg"),
+        title: Cow::Borrowed("A web server whose network driver fails once"),
+        axes: ["ms, by intervals of 500", "requests/s, answers/s"],
+        series: Cow::Borrowed(&[
+            (Cow::Borrowed("recover.web_asked_"), "requests"),
+            (Cow::Borrowed("recover.web_answered_"), "answers"),
+            (Cow::Borrowed("recover.web_failed_"), "the driver fails"),
+        ]),
+        across: Axis::linear(6_000.0),
+        up: Axis::linear(250.0),
+        unit: 1.0,
+        line: Line::Level(120.0, "120 a second"),
     },
 ];
 
@@ -338,7 +352,7 @@ mod tests {
     use super::*;
     #[test]
     fn a_plot_has_a_point_for_each_row_and_is_not_drawn_without() {
-        let [hog, aes, rate, _] = &PLOTS;
+        let [hog, aes, rate, ..] = &PLOTS;
         let mut rows = Rows::default();
         rows.merge(
             &[1, 9].map(|n| Row::new(&format!("kernel.hog_{n}"), "us", 1000.0 * f64::from(n))),
@@ -355,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_logarithmic_axis_has_equal_steps_for_equal_ratios() {
-        let [.., rate, _] = &PLOTS;
+        let [_, _, rate, ..] = &PLOTS;
         let numbers: Vec<_> = rate.up.numbers().map(|(_, number)| number).collect();
         assert_eq!(numbers, ["0.1", "1", "10", "100", "1000", "10000"]);
         let part = |value| rate.up.part(value);

@@ -30,6 +30,7 @@ mod tcp;
 mod vmx;
 mod voter;
 mod watchdog;
+mod web;
 
 pub use figure::{Figure, Must, table};
 pub use kernel::activation;
@@ -176,6 +177,8 @@ const LONG: &[Part] = &[
     part(&["flight.jitter_right_accepted"], rights::accepted),
     part(&["channel.rate_"], channel::rates),
     part(&["channel.restarted_"], recovery::sandbox),
+    // And `recover.web_asked_` and the like, for the plot.
+    part(&["recover.web_gap_local", "recover.web_slowest", "recover.web_wrong"], web::local),
     part(&["block.recovery_ms"], || store::recovery(&store::VIRTIO)),
     part(&["block.recovery_nvme_ms"], || store::recovery(&store::NVME)),
     part(&["block.recovery_ahci_ms"], || store::recovery(&store::AHCI)),

@@ -157,7 +157,7 @@ fn boot(case: &Case, dir: &Path, root: &str, job: &str) -> Result<String, String
     let checked = Manifest::new().bare("none", "hello", "", &[0], "4 MiB", "").load(dir)?;
     let (drive, _) = case.disk;
     let drives = [Drive { name: drive.to_owned(), file: image(), keep: false }];
-    let mut machine = bulkhead_run::machine(&checked.system.machine, &drives, dir);
+    let mut machine = bulkhead_run::machine(&checked.system.machine, &drives, &[], dir);
     machine.kernel = Some(artifacts().join(format!("linux-{}", case.kernel)));
     let initrd = artifacts().join(format!("disk-{}.cpio", case.kernel));
     machine.initrd = Some(initrd.display().to_string());

@@ -68,6 +68,7 @@ mod vtd;
 mod walk;
 mod warm;
 mod watchdog;
+mod web;
 mod wrong;
 
 pub use driver::{Arguments, run};
@@ -108,6 +109,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(virtio::jobs());
     jobs.extend(outside::jobs());
     jobs.extend(gate::jobs());
+    jobs.extend(web::jobs());
     jobs.extend(block::jobs());
     jobs.extend(block_attach::jobs());
     jobs.extend(integrity::jobs());

@@ -45,7 +45,7 @@ fn probe(
 ) -> Result<String, String> {
     let checked = Manifest::on(name).bare("none", "hello", "", &[0], "4 MiB", "").load(dir)?;
     let description = &checked.system.machine;
-    let mut machine = bulkhead_run::machine(description, &[], dir);
+    let mut machine = bulkhead_run::machine(description, &[], &[], dir);
     machine.kernel = Some(artifacts().join("linux-6.12"));
     machine.initrd = Some(artifacts().join("probe.cpio").display().to_string());
     // The driver of the IOMMU tells the groups. Interrupts are not remapped: with

@@ -10,6 +10,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Name of the memory.
 pub const NAME: &str = "progress";
+/// Label of the message by which a program complains of a driver to its guard. The first word says of what.
+pub const COMPLAINT: u64 = 200;
 
 /// Word: the guard's newest question, a number from 1 on.
 const ASKED: usize = 0;

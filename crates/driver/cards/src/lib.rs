@@ -12,11 +12,13 @@
 
 mod buffers;
 pub mod e1000e;
+pub mod strict;
 pub mod virtio_net;
 
 pub use buffers::{HEADER, LONGEST, MEMORY, PLACES};
 pub use bulkhead_device::{Clock, Configuration, Memory, Registers, Wrong};
 pub use e1000e::E1000e;
+pub use strict::StrictNet;
 pub use virtio_net::VirtioNet;
 
 /// An Ethernet address.

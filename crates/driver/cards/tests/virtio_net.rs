@@ -3,7 +3,7 @@
 mod fake;
 
 use bulkhead_cards::{
-    Card, Configuration, HEADER, LONGEST, PLACES, Received, Registers, VirtioNet, Wrong,
+    Card, Configuration, HEADER, LONGEST, PLACES, Received, Registers, StrictNet, VirtioNet, Wrong,
 };
 use bulkhead_random::SplitMix64;
 use fake::{CLIENT, OWN, Ram, Time, frame};
@@ -469,5 +469,134 @@ fn whatever_it_writes_no_driver_panics() {
                 card.reset().unwrap();
             }
         }
+    }
+}
+
+/// The stricter driver, of a device of its own.
+fn strict(device: &Device) -> StrictNet<Device, Ram, Time> {
+    let bars = |bar| (bar == 4).then(|| device.clone());
+    let ram = device.0.borrow().ram.clone();
+    StrictNet::new(&Space::new(), bars, ram, device.1.clone()).unwrap()
+}
+
+#[test]
+fn the_strict_one_carries_frames_both_ways() {
+    let device = Device::with(|_| {});
+    let mut card = strict(&device);
+    assert_eq!((card.mac(), device.0.borrow().accepted), (MAC, ACCEPTED));
+    for n in 0..200u8 {
+        let (out, back) = (frame(60 + 7 * usize::from(n), n), frame(1514 - usize::from(n), n));
+        let place = card.send(&out, None).unwrap();
+        card.ring();
+        device.send();
+        assert_eq!((device.out(), card.sent(), card.sent()), (vec![out], Some(place), None));
+        assert!(device.receive(&back));
+        let got = card.receive().unwrap();
+        assert_eq!((read(&card, got), card.receive()), (back, None));
+        card.give_back(got.buffer);
+        card.ring();
+    }
+    assert_eq!(card.fault(), None);
+}
+
+#[test]
+fn the_strict_one_has_few_frames_under_way_and_none_of_others() {
+    let device = Device::with(|_| {});
+    let mut card = strict(&device);
+    assert_eq!(card.send(&frame(14, 1), Some((CLIENT, 100))), None);
+    assert_eq!((card.send(&[0; 13], None), card.send(&[0; LONGEST + 1], None)), (None, None));
+    let taken = (0..100).take_while(|n| card.send(&frame(60, *n), None).is_some()).count();
+    assert_eq!(taken, usize::from(bulkhead_cards::strict::SENDS));
+    card.ring();
+    device.send();
+    assert_eq!(std::iter::from_fn(|| card.sent()).count(), taken);
+    let come = (0..100).take_while(|n| device.receive(&frame(60, *n))).count();
+    assert_eq!(come, usize::from(bulkhead_cards::strict::RECEIVES));
+    for n in 0..come as u8 {
+        let got = card.receive().unwrap();
+        assert_eq!(read(&card, got), frame(60, n));
+        card.give_back(got.buffer);
+    }
+    assert_eq!((card.receive(), card.fault()), (None, None));
+}
+
+#[test]
+fn the_strict_one_finds_every_difference() {
+    // A packet that is too short, too long, or has flags; another order; an index too far on. Then a descriptor, an
+    // entry and the index of the available ring are not as they were written.
+    let lies: [fn(&mut State); 9] = [
+        |state| {
+            let head = state.fetch(RECEIVE).unwrap();
+            state.use_up(RECEIVE, head.into(), (HEADER + 13) as u32);
+        },
+        |state| state.use_up(RECEIVE, 0, (HEADER + LONGEST + 1) as u32),
+        |state| {
+            state.receive(&frame(60, 0));
+            let at = state.descriptor(RECEIVE, 0).0;
+            state.ram.store(at + 1, 1, 1);
+        },
+        |state| {
+            state.receive(&frame(60, 0));
+            let at = state.descriptor(RECEIVE, 0).0;
+            state.ram.store(at + 10, 2, 2);
+        },
+        |state| state.use_up(RECEIVE, 1, 100),
+        |state| {
+            let used = state.queues[RECEIVE].parts[2];
+            state.ram.store(used + 2, 2, 33);
+        },
+        |state| {
+            let at = state.queues[SEND].parts[0];
+            state.ram.store(at + 8, 4, 4000);
+            state.use_up(SEND, 0, 0);
+        },
+        |state| {
+            let at = state.queues[SEND].parts[1];
+            state.ram.store(at + 4, 2, 7);
+            state.use_up(SEND, 0, 0);
+        },
+        |state| {
+            let at = state.queues[SEND].parts[1];
+            state.ram.store(at + 2, 2, 2);
+            state.use_up(SEND, 0, 0);
+        },
+    ];
+    for (n, lie) in lies.into_iter().enumerate() {
+        let device = Device::with(|_| {});
+        let mut card = strict(&device);
+        card.send(&frame(60, 1), None).unwrap();
+        card.ring();
+        lie(&mut device.0.borrow_mut());
+        let _ = (card.sent(), card.receive());
+        assert!(matches!(card.fault(), Some(Wrong::Lies(_))), "{n}: {:?}", card.fault());
+        assert_eq!(
+            (card.sent(), card.receive(), card.send(&frame(60, 1), None)),
+            (None, None, None)
+        );
+        card.reset().unwrap();
+        assert!(device.receive(&frame(60, 9)) && card.receive().is_some());
+    }
+}
+
+#[test]
+fn the_strict_one_outlives_garbage() {
+    let mut random = SplitMix64(7);
+    for _ in 0..300 {
+        let device = Device::with(|_| {});
+        let mut card = strict(&device);
+        let ram = device.0.borrow().ram.clone();
+        for n in 0..20 {
+            ram.scribble(&mut random);
+            let _ = card.send(&frame(60, n), None);
+            card.ring();
+            if let Some(got) = card.receive() {
+                assert!(got.len <= LONGEST);
+                card.give_back(got.buffer);
+            }
+            let _ = card.sent();
+        }
+        card.reset().unwrap();
+        assert!(device.receive(&frame(99, 3)));
+        assert_eq!(card.receive().map(|got| got.len), Some(99));
     }
 }

@@ -86,6 +86,9 @@ pub struct Run {
     /// Files behind the machine's drives.
     #[serde(default)]
     pub drive: Vec<Drive>,
+    /// Networks of the machine that are one, without a world outside.
+    #[serde(default)]
+    pub hub: Vec<String>,
 }
 
 /// A file behind a drive of the machine.

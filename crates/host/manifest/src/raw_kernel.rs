@@ -107,6 +107,8 @@ pub struct Program {
     /// Devices of its sandbox that it drives.
     #[serde(default)]
     pub devices: Vec<DeviceUse>,
+    /// A program of its sandbox: this one can take its place. It has the devices of that one, and its threads wait.
+    pub alternative_to: Option<String>,
     /// Channels of its sandbox that it sees.
     #[serde(default)]
     pub channels: Vec<ChannelUse>,

@@ -93,8 +93,10 @@ pub struct Program {
     pub waits: Vec<usize>,
     /// Shared memory that it sees.
     pub maps: Vec<Map>,
-    /// Devices that it drives. No device has two programs.
+    /// Devices that it drives. No device has two programs, but for an alternative.
     pub devices: Vec<DeviceUse>,
+    /// Another program: this one can take its place, with its devices, and its threads wait for that.
+    pub alternative_to: Option<usize>,
     /// Channels of its sandbox that it sees.
     pub channels: Vec<ChannelUse>,
     /// Links that it may offer or accept: indices into [`crate::Plan::links`]. No link has two programs of a kernel.
@@ -351,6 +353,21 @@ impl Kernel {
     fn is_reached(&self, shared: usize) -> bool {
         let mut uses = self.programs.iter().flat_map(|program| &program.devices);
         uses.any(|used| used.dma.contains(&Reached::Shared(shared)))
+    }
+
+    /// Returns the devices that a program has, or will have in another one's place.
+    #[must_use]
+    pub fn devices_of(&self, program: usize) -> &[DeviceUse] {
+        let Some(own) = self.programs.get(program) else { return &[] };
+        let other = own.alternative_to.and_then(|other| self.programs.get(other));
+        &other.unwrap_or(own).devices
+    }
+
+    /// Tells if a thread waits to begin in another one's place.
+    #[must_use]
+    pub fn stands_by(&self, thread: &Thread) -> bool {
+        let program = self.programs.get(thread.program);
+        program.is_some_and(|program| program.alternative_to.is_some())
     }
 
     /// Finds the program that drives a device, and its entry of the device.

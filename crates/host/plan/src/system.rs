@@ -43,6 +43,8 @@ pub struct System {
     pub restarts: Vec<(usize, u64)>,
     /// Files behind the machine's drives.
     pub drives: Vec<Drive>,
+    /// Networks of the machine that are one.
+    pub hub: Vec<String>,
 }
 
 /// Text for the end of a guest's arguments.
@@ -148,6 +150,7 @@ impl System {
             roles: self.roles.clone(),
             ends_with: self.ends_with.clone(),
             drives: self.drives.clone(),
+            hub: self.hub.clone(),
         })
     }
 

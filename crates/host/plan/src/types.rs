@@ -624,6 +624,8 @@ pub struct Plan {
     pub ends_with: Vec<usize>,
     /// Files behind the machine's drives.
     pub drives: Vec<Drive>,
+    /// Networks of the machine that are one.
+    pub hub: Vec<String>,
 }
 
 /// A file behind a drive of the machine.

@@ -8,10 +8,15 @@ use std::path::{Path, PathBuf};
 /// Size of a drive without a file.
 const EMPTY: u64 = 64 << 20;
 
-/// Returns the machine of a description with its devices; `drives` are files behind its
-/// drives, and `dir` is its folder.
+/// Returns the machine of a description with its devices. `drives` are files behind its
+/// drives, `hub` are networks that are one, and `dir` is its folder.
 #[must_use]
-pub fn machine(description: &Description, drives: &[Drive], dir: impl Into<PathBuf>) -> Machine {
+pub fn machine(
+    description: &Description,
+    drives: &[Drive],
+    hub: &[String],
+    dir: impl Into<PathBuf>,
+) -> Machine {
     let mut machine = Machine::new(dir);
     let mut described = description.qemu.iter();
     while let Some(argument) = described.next() {
@@ -33,7 +38,18 @@ pub fn machine(description: &Description, drives: &[Drive], dir: impl Into<PathB
         machine.args.extend(["-drive".to_owned(), drive(name, behind)]);
     }
     for name in &description.networks {
-        machine.args.extend(["-netdev".to_owned(), format!("user,id={name}")]);
+        let network = match hub.contains(name) {
+            true => format!("hubport,id={name},hubid=0"),
+            false => format!("user,id={name}"),
+        };
+        machine.args.extend(["-netdev".to_owned(), network]);
+    }
+    if !hub.is_empty() {
+        // A virtio card sends when the emulator's other thread comes to it, which is the host's time. So it sends by a
+        // timer of the virtual clock, a microsecond later.
+        for property in ["tx=timer", "x-txtimer=1000", "ioeventfd=off"] {
+            machine.args.extend(["-global".to_owned(), format!("virtio-net-pci.{property}")]);
+        }
     }
     machine.memory = description.ram_size();
     machine
@@ -42,7 +58,7 @@ pub fn machine(description: &Description, drives: &[Drive], dir: impl Into<PathB
 /// Returns the machine for a system, with the cores that it uses and its serial ports; nothing boots there yet.
 #[must_use]
 pub fn emulated(plan: &Plan, time: Time, terminal: bool, dir: &Path) -> Machine {
-    let mut machine = machine(&plan.machine, &plan.drives, dir);
+    let mut machine = machine(&plan.machine, &plan.drives, &plan.hub, dir);
     machine.cores = plan.sandboxes.iter().flat_map(|s| &s.cores).max().map_or(1, |core| core + 1);
     machine.time = time;
     machine.serials = arch::of(plan.machine.arch).serials(plan, terminal);

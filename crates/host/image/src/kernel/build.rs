@@ -10,7 +10,7 @@ use bulkhead_kernel::{
     Answer, Cap, Core, Kernel, Machine as _, PageTable, Ref, Root, SLOT_BITS, Slot, plant,
 };
 use bulkhead_layout::PAGE;
-use bulkhead_plan::kernel as plan;
+use bulkhead_plan::kernel::{self as plan, Driven};
 use bulkhead_sched::{Scheduler, Time};
 
 /// First byte that objects are made of.
@@ -36,6 +36,8 @@ pub struct Build<K: Kernels> {
     device_pages: Vec<u64>,
     /// Interrupts in use, and their objects.
     interrupts: Vec<(u32, u32)>,
+    /// Interrupts of devices, and the places of their objects.
+    routes: Vec<(Driven, u16, Place)>,
     /// Writes to devices at the start.
     script: Vec<(u64, u32)>,
     /// Offsets of pages that programs cannot write: first, end.
@@ -97,6 +99,7 @@ impl<K: Kernels> Build<K> {
             device_table: tables[K::TABLES - 1],
             device_pages: Vec::new(),
             interrupts: Vec::new(),
+            routes: Vec::new(),
             script: Vec::new(),
             fixed: Vec::new(),
             trace: (kernel.trace > 0).then(|| Trace::new(len - kernel.ring() as u32, kernel.trace)),
@@ -259,6 +262,17 @@ impl<K: Kernels> Build<K> {
     ) -> Result<(), String> {
         let words = [u64::from(slot), u64::from(from), u64::from(rights.0), badge];
         self.call(node, label::COPY, words).map(drop)
+    }
+
+    /// Notes the object of a device's interrupt.
+    pub fn route(&mut self, device: Driven, number: u16, place: Place) {
+        self.routes.push((device, number, place));
+    }
+
+    /// Returns the object of a device's interrupt, if it is there.
+    pub fn routed(&self, device: Driven, number: u16) -> Option<Place> {
+        let mut all = self.routes.iter();
+        all.find(|(of, n, _)| (*of, *n) == (device, number)).map(|(_, _, place)| *place)
     }
 
     /// Lists the interrupts in use.

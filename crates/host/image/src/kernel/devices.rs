@@ -123,6 +123,13 @@ impl Devices<'_> {
         used: &DeviceUse,
     ) -> Result<(), String> {
         for interrupt in &used.interrupts {
+            // A handler may only acknowledge: where it signals is the manifest's.
+            let named = &self.kernel.notifications[interrupt.notification].name;
+            // An alternative of the driver handles the interrupt that is there.
+            if let Some(place) = build.routed(used.device, interrupt.number) {
+                made.give(build, place, named, Rights::READ, 0)?;
+                continue;
+            }
             let asked = Asked {
                 plan: self.plan,
                 index: self.index,
@@ -145,8 +152,7 @@ impl Devices<'_> {
             let place = build.interrupt(number, scripts, held)?;
             let notification = self.notifications[interrupt.notification];
             build.signal_from(place, notification, interrupt.bits)?;
-            // A handler may only acknowledge: where it signals is the manifest's.
-            let named = &self.kernel.notifications[interrupt.notification].name;
+            build.route(used.device, interrupt.number, place);
             made.give(build, place, named, Rights::READ, 0)?;
         }
         Ok(())

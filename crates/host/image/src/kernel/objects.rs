@@ -76,7 +76,7 @@ impl<K: Kernels> Build<K> {
             self.rights(&plan.channels, kernel, n, &mut made, &shared, &nodes)
                 .map_err(|e| format!("program {}: {e}", kernel.programs[n].name))?;
             let devices = Devices { plan, index, kernel, notifications: &shared.notifications };
-            for used in &kernel.programs[n].devices {
+            for used in kernel.devices_of(n) {
                 devices.give(self, &mut made, used)?;
             }
             let alive = plan.sandboxes[index].watch.and_then(|watch| watch.alive);
@@ -285,7 +285,7 @@ impl<K: Kernels> Build<K> {
             let frames = shared.memory[map.shared];
             self.map_again(made.space, frames, (len / PAGE) as u32, address, rights(map.write))?;
             // A driver tells its device where that finds it.
-            let mut uses = kernel.programs[n].devices.iter();
+            let mut uses = kernel.devices_of(n).iter();
             let reached = uses.any(|used| used.dma.contains(&Reached::Shared(map.shared)));
             let start = u64::from(self.cap(frames).object) * PAGE;
             let device = if reached { self.ground.base + start } else { 0 };
@@ -302,7 +302,7 @@ impl<K: Kernels> Build<K> {
             self.region(made.space, channel, address, rights(used.write))?;
             let (write, start, len) = (used.write, address, channel.len);
             address += len;
-            let mut uses = kernel.programs[n].devices.iter();
+            let mut uses = kernel.devices_of(n).iter();
             let reached = uses.any(|one| one.dma.contains(&Reached::Channel(used.channel)));
             // Channels lie below 4 GiB, in a sandbox; without a monitor only the first ones may.
             let found = if reached { self.ground.channel(channel) } else { 0 };
@@ -411,7 +411,7 @@ impl<K: Kernels> Build<K> {
     }
 
     /// Binds contexts to their users, and starts threads. Passive threads run on lent time until they wait for messages
-    /// for the first time.
+    /// for the first time. Threads of an alternative wait until another program starts them.
     fn start(&mut self, kernel: &Kernel, shared: &Shared) -> Result<(), String> {
         for (n, context) in kernel.contexts.iter().enumerate() {
             let to = match context.user {
@@ -421,7 +421,7 @@ impl<K: Kernels> Build<K> {
             self.call(shared.contexts[n], label::BIND, [u64::from(to), 0, 0, 0])?;
         }
         let passive = { kernel.threads.iter().zip(&shared.threads).enumerate() }
-            .filter(|(_, (t, _))| t.context.is_none())
+            .filter(|(_, (t, _))| t.context.is_none() && !kernel.stands_by(t))
             .map(|(n, (_, place))| (n, place));
         let mut starts = Vec::new();
         for (n, thread) in passive {
@@ -431,8 +431,10 @@ impl<K: Kernels> Build<K> {
             self.call(context, label::BIND, [u64::from(*thread), 1, 0, 0])?;
             starts.push((self.cap(context).object, n));
         }
-        for thread in &shared.threads {
-            self.call(*thread, label::RESUME, [0; 4])?;
+        for (thread, place) in kernel.threads.iter().zip(&shared.threads) {
+            if !kernel.stands_by(thread) {
+                self.call(*place, label::RESUME, [0; 4])?;
+            }
         }
         self.tell(shared, starts);
         Ok(())

@@ -38,6 +38,7 @@ pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
         keep: drive.keep,
     };
     system.drives = drives.map(behind).collect();
+    system.hub = cx.run.iter().flat_map(|run| run.hub.clone()).collect();
     let scenario = cx.run.iter().flat_map(|run| &run.scenario);
     let planned = scenario.clone().filter(|scenario| scenario.restarts > 0);
     let planned = planned.filter_map(|one| Some((cx.sandbox_index(&one.sandbox)?, one.restarts)));

@@ -173,6 +173,26 @@ pub fn ends_with_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// A hub is of networks that the machine has.
+pub fn hub_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let (Some(run), Some(machine)) = (&cx.run, &cx.machine) else { return };
+    for (index, name) in run.hub.iter().enumerate() {
+        let (message, help) = if !machine.networks.contains(name) {
+            let help = match machine.networks.is_empty() {
+                true => "it has none".to_owned(),
+                false => format!("it has {}", list(&machine.networks)),
+            };
+            (format!("machine `{}` has no network `{}`", machine.name, brief(name)), help)
+        } else if run.hub[..index].contains(name) {
+            (format!("`{name}` stands here twice"), "name it once".to_owned())
+        } else {
+            continue;
+        };
+        let at = cx.document.at(&[k("run"), k("hub"), n(index)]);
+        found.push(Diagnostic::new("hub-known", at, message).help(help));
+    }
+}
+
 /// Files are for drives that the machine has, one for each.
 pub fn drive_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let (Some(run), Some(machine)) = (&cx.run, &cx.machine) else { return };

@@ -153,6 +153,10 @@ impl Build<'_, '_, '_> {
             waits: item.waits.iter().filter_map(|name| self.notification(name)).collect(),
             maps: item.maps.iter().filter_map(map).collect(),
             devices: item.devices.iter().filter_map(|device| self.device(item, device)).collect(),
+            alternative_to: item
+                .alternative_to
+                .as_deref()
+                .and_then(|name| find(&self.parts.programs, name)),
             channels: item.channels.iter().flat_map(|used| self.channel(used)).collect(),
             links: { item.links.iter() }
                 .flat_map(|used| links::named(self.cx, self.parts.sandbox, used))

@@ -1,6 +1,7 @@
 //! Kernels: the contents of their sandboxes, and the rights of each program.
 
 pub mod admission;
+pub mod alternative;
 pub mod build;
 pub mod contexts;
 pub mod links;

@@ -260,7 +260,8 @@ fn in_slots(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> 
         _ => 1,
     });
     // Ports have slots of their own, registers in memory have not.
-    let devices = program.devices.iter().map(|device| device.parts().1.len());
+    let driver = super::alternative::original(parts, program).map_or(program, |other| other);
+    let devices = driver.devices.iter().map(|device| device.parts().1.len());
     let lists = [
         threads(parts, program),
         program.calls.len(),

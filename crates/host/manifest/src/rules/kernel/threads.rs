@@ -77,6 +77,10 @@ pub fn thread_passive(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         for thread in parts.threads.iter().filter(|thread| thread.context.is_none()) {
             let program = parts.programs.iter().find(|program| program.name == thread.program);
             let Some(program) = program else { continue };
+            // It begins with another one's context.
+            if program.alternative_to.is_some() {
+                continue;
+            }
             let lends = |name: &String| {
                 let mut all = parts.notifications.iter();
                 all.any(|one| one.name == *name && one.context.is_some())

@@ -1,0 +1,100 @@
+//! Figure 30 of the Quest-V article: the network driver of a web server fails while 120 requests a second come. It
+//! begins anew, and in the end another one has its place.
+
+use super::Found;
+use super::figure::{Figure, Must};
+use super::system::System;
+use crate::Failure;
+use crate::rows::Row;
+use crate::web::Web;
+
+/// Requests a second, and seconds of them.
+const RATE: u64 = 120;
+const SECONDS: u64 = 23;
+/// Failures without which the figure is none.
+const FAILURES: usize = 50;
+/// When the driver fails, in milliseconds since the processors' start: the client asks before.
+const TIMES: &str = "first=2800 every=400 count=47 then=220";
+/// The guard's limit: it is reached when failures come more often.
+const LIMIT: &str = "restarts=8 within=3200";
+
+/// For the plot: the driver fails once, in the worst way.
+const ONCE: &str = "first=4500 every=1000000 kind=4";
+const PLOTTED: u64 = 6;
+/// Milliseconds of an interval, as in the article.
+const INTERVAL: u64 = 500;
+
+/// The worst of many failures, and the course of one.
+pub fn local() -> Found {
+    let web = run("web", TIMES, LIMIT, SECONDS)?;
+    let healed = web.healed();
+    if healed < FAILURES || !web.replaced {
+        let what = if web.replaced { "" } else { ", and no other driver took the place" };
+        return Err(format!("{healed} failures{what}").into());
+    }
+    let slowest = web.slowest().ok_or("a request has no answer")?;
+    let (gap, at) = web.gap();
+    let kind = web.before(at + gap).map_or("none", |fault| &fault.kind);
+    let millis = |micros: u64| micros as f64 / 1_000.0;
+    let mut figures = vec![
+        Figure::new(Row::new("recover.web_gap_local", "ms", millis(gap)))
+            .must(Must::AtMost(30.0))
+            .note(format!(
+                "the worst of {healed} failures, by {kind}; {} requests, one each {:.1} ms",
+                web.requests.len(),
+                1_000.0 / RATE as f64
+            )),
+        Figure::new(Row::new("recover.web_slowest", "ms", millis(slowest)))
+            .must(Must::AtMost(250.0))
+            .note("a request that is lost goes again after 200 ms, Linux' least"),
+        Figure::new(Row::new("recover.web_wrong", "answers", web.wrong as f64))
+            .must(Must::AtMost(0.0))
+            .note(format!("wrong, torn or doubled; {} connections broke", web.lost)),
+    ];
+    figures.extend(course(&run("web-once", ONCE, LIMIT, PLOTTED)?)?);
+    Ok(figures)
+}
+
+/// A run with a driver that fails at such times.
+fn run(dir: &str, times: &str, limit: &str, seconds: u64) -> Result<Web, Failure> {
+    const NIC: &str = "file = \"artifact:web-nic\"\n";
+    let rogue = format!("file = \"artifact:web-rogue\"\nargs = \"{times}\"\n");
+    let job = format!("bulkhead.run=bhweb:10.0.2.16,rate={RATE},seconds={seconds}");
+    let ran = System::new("web", dir)
+        .changed(NIC, rogue)
+        .changed("restarts=3 within=10000", limit)
+        .with("client", job)
+        .coarse()
+        .run()?;
+    let web = &ran.outcome.report.sandboxes[0];
+    if (web.restarts, web.state) != (0, "running") {
+        return Err(
+            format!("the server's sandbox is {}, {} restarts", web.state, web.restarts).into()
+        );
+    }
+    Ok(Web::read(&ran.outcome, &ran.outcome.consoles[0].text())?)
+}
+
+/// Requests and answers a second by intervals, and where the driver failed.
+fn course(web: &Web) -> Found {
+    let ([fault], 1) = (&web.faults[..], web.healed()) else {
+        return Err(
+            format!("{} failures, {} healed, not one", web.faults.len(), web.healed()).into()
+        );
+    };
+    let begin = web.requests.first().ok_or("no requests")?.asked;
+    let rates = |name: &str, times: Vec<u64>| {
+        let within = |n: u64| {
+            let count = times.iter().filter(|at| (*at - begin) / (1_000 * INTERVAL) == n).count();
+            let rate = count as f64 * 1_000.0 / INTERVAL as f64;
+            let end = (n + 1) * INTERVAL;
+            Figure::new(Row::new(&format!("recover.web_{name}_{end}"), "a second", rate))
+        };
+        (0..1_000 * PLOTTED / INTERVAL).map(within).collect::<Vec<_>>()
+    };
+    let mut figures = rates("asked", web.requests.iter().map(|one| one.asked).collect());
+    figures.extend(rates("answered", web.answers()));
+    let at = (fault.at - begin) / 1_000;
+    figures.push(Figure::new(Row::new(&format!("recover.web_failed_{at}"), "a second", 0.0)));
+    Ok(figures)
+}

@@ -1,0 +1,18 @@
+//! The driver of a web server's card: virtio's or Intel's 82574, woken by its interrupt.
+//!
+//! It needs the function, memory `rings` of 1 MiB for the card, and the memory between it and the server
+//! (docs/web.md). The notification `work` wakes it, which the card's interrupt, the server and the guard signal.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+use bulkhead_program::Program;
+use gate_programs::card::AnyCard;
+use web_programs::nic::{News, drive};
+
+bulkhead_program::entry!(nic);
+
+fn nic(program: Program) -> u32 {
+    match AnyCard::open(program, "rings") {
+        Ok(card) => drive(program, card, News::Interrupts),
+        Err(wrong) => panic!("{wrong}"),
+    }
+}

@@ -1,0 +1,210 @@
+//! A driver of a web server's card that fails, for tests.
+//!
+//! Arguments: `first=MS every=MS count=N`: times of faults since the processor's start. After N of them (default: none)
+//! they come each `then=MS`. `kind=N`: only that kind; without it they come by turns.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+use bulkhead_cards::{Card, Mac, Received, Wrong};
+use bulkhead_program::{FOREVER, Program, now, println, wait_until};
+use core::sync::atomic::Ordering;
+use gate_programs::card::AnyCard;
+use web_programs::nic::{News, drive};
+use web_programs::{FROM_NIC, FROM_SERVER, WORK};
+
+bulkhead_program::entry!(rogue);
+
+fn rogue(program: Program) -> u32 {
+    match AnyCard::open(program, "rings") {
+        Ok(card) => {
+            let next = Plan::of(program).next(now());
+            drive(program, Faulty { program, card, next, state: State::Sound }, News::Interrupts)
+        }
+        Err(wrong) => panic!("{wrong}"),
+    }
+}
+
+/// Kinds of faults.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// The driver gives up.
+    Panic,
+    /// It writes to memory that is the server's.
+    Wild,
+    /// A loop without an end.
+    Spin,
+    /// A wait that does not end.
+    Sleep,
+    /// It goes on, and no frame comes through.
+    Mute,
+    /// It goes on, and no frame from outside comes through.
+    Deaf,
+    /// Garbage over the memory that the server reads.
+    Garbage,
+    /// The card is told to read memory that is not the driver's.
+    Dma,
+    /// Garbage over the queues that it shares with the card.
+    Queues,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Panic,
+    Kind::Wild,
+    Kind::Spin,
+    Kind::Sleep,
+    Kind::Mute,
+    Kind::Deaf,
+    Kind::Garbage,
+    Kind::Dma,
+    Kind::Queues,
+];
+/// Bytes of the queues.
+const QUEUES: usize = 6 * 4096;
+const MILLI: u64 = 1_000_000;
+
+/// Times of the faults.
+struct Plan {
+    first: u64,
+    every: u64,
+    count: u64,
+    then: u64,
+    kind: Option<u64>,
+}
+
+impl Plan {
+    fn of(program: Program) -> Self {
+        let millis = |name, default| program.number(name).unwrap_or(default).saturating_mul(MILLI);
+        Self {
+            first: millis("first", 1_000),
+            every: millis("every", 400).max(MILLI),
+            count: program.number("count").unwrap_or(u64::MAX),
+            then: millis("then", 100).max(MILLI),
+            kind: program.number("kind"),
+        }
+    }
+
+    /// The next fault after a time, and its kind.
+    fn next(&self, now: u64) -> (u64, Kind) {
+        let number = |since: u64, every: u64| match now.checked_sub(since) {
+            Some(gone) => gone / every + 1,
+            None => 0,
+        };
+        let last = self.first.saturating_add(self.every.saturating_mul(self.count));
+        let (n, at) = match number(self.first, self.every) {
+            n if n <= self.count => (n, self.first + n * self.every),
+            _ => {
+                let more = number(last, self.then);
+                (self.count + more, last + more * self.then)
+            }
+        };
+        (at, KINDS[(self.kind.unwrap_or(n) % KINDS.len() as u64) as usize])
+    }
+}
+
+/// How the driver treats frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Sound,
+    Deaf,
+    Mute,
+}
+
+struct Faulty {
+    program: Program,
+    card: AnyCard,
+    next: (u64, Kind),
+    state: State,
+}
+
+impl Faulty {
+    fn look(&mut self) {
+        let (at, kind) = self.next;
+        if now() >= at {
+            // Some are not found: what the driver writes next may hide them.
+            self.next = Plan::of(self.program).next(now());
+            println!("{}: fault {kind:?} at {} us", self.program.name(), now() / 1_000);
+            self.plant(kind);
+        }
+    }
+
+    fn plant(&mut self, kind: Kind) {
+        let garbage = |name, count: usize| {
+            for (n, word) in self.program.memory(name).words().iter().take(count).enumerate() {
+                word.store(
+                    (now() ^ n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+                    Ordering::Relaxed,
+                );
+            }
+        };
+        match kind {
+            Kind::Panic => panic!("as it was told"),
+            Kind::Wild => self.program.memory(FROM_SERVER).words()[0].store(1, Ordering::Relaxed),
+            Kind::Spin => loop {
+                core::hint::spin_loop();
+            },
+            Kind::Sleep => loop {
+                let _ = wait_until(self.program.waits(WORK), FOREVER);
+            },
+            Kind::Mute => self.state = State::Mute,
+            Kind::Deaf => self.state = State::Deaf,
+            Kind::Garbage => garbage(FROM_NIC, usize::MAX),
+            Kind::Dma => {
+                // Below all of a sandbox's RAM, at its end, and nowhere.
+                for at in [0x1000, 0x00FF_F000, 0x7F_0000_0000] {
+                    let _ = self.card.send(&[0x02; 14], Some((at, 1000)));
+                }
+                self.card.ring();
+            }
+            Kind::Queues => {
+                garbage("rings", QUEUES / 8);
+                self.card.ring();
+            }
+        }
+    }
+}
+
+impl Card for Faulty {
+    fn mac(&self) -> Mac {
+        self.card.mac()
+    }
+    fn link(&self) -> bool {
+        self.card.link()
+    }
+    fn send(&mut self, head: &[u8], rest: Option<(u64, u32)>) -> Option<u16> {
+        // A place that is never told to be free.
+        if self.state == State::Mute { Some(0) } else { self.card.send(head, rest) }
+    }
+    fn sent(&mut self) -> Option<u16> {
+        self.look();
+        self.card.sent()
+    }
+    fn receive(&mut self) -> Option<Received> {
+        loop {
+            let received = self.card.receive()?;
+            if self.state == State::Sound {
+                return Some(received);
+            }
+            self.card.give_back(received.buffer);
+        }
+    }
+    fn read(&self, buffer: u16, at: usize) -> u64 {
+        self.card.read(buffer, at)
+    }
+    fn give_back(&mut self, buffer: u16) {
+        self.card.give_back(buffer);
+    }
+    fn ring(&mut self) {
+        self.card.ring();
+    }
+    fn interrupts(&mut self, wanted: bool) {
+        self.card.interrupts(wanted);
+    }
+    fn reset(&mut self) -> Result<(), Wrong> {
+        self.card.reset()
+    }
+    fn check(&mut self) {
+        self.card.check();
+    }
+    fn fault(&self) -> Option<Wrong> {
+        self.card.fault()
+    }
+}

@@ -1,0 +1,31 @@
+//! A web server and the driver of its card, as two programs of one kernel (docs/web.md). The server has the addresses
+//! and the connections, and the driver the card. So a driver that fails loses no connection: the next one finds the
+//! frames that came last in the memory between the two ([`bulkhead_net::Relay`]).
+#![cfg_attr(target_os = "none", no_std)]
+
+pub mod nic;
+
+use bulkhead_net::Relay;
+use bulkhead_program::{Program, now};
+
+/// Name of the memory that the server writes and the driver reads.
+pub const FROM_SERVER: &str = "from-server";
+/// Name of the memory that the driver writes and the server reads.
+pub const FROM_NIC: &str = "from-nic";
+/// Notification that wakes the server.
+pub const NEWS: &str = "news";
+/// Notification that wakes the driver.
+pub const WORK: &str = "work";
+/// Endpoint at which the guard hears of faults, and the server's complaints.
+pub const TROUBLE: &str = "trouble";
+
+/// The end of a program that writes one memory and reads the other. Its life is the time.
+///
+/// # Panics
+/// The manifest does not give it these, or they are too small.
+#[must_use]
+pub fn relay(program: Program, mine: &str, theirs: &str) -> Relay<'static> {
+    let [mine, theirs] = [mine, theirs].map(|name| program.memory(name).words());
+    let relay = Relay::new(mine, theirs, now());
+    relay.unwrap_or_else(|| panic!("the memory between server and driver is too small"))
+}
