@@ -37,6 +37,12 @@ monitor monitor-control-warm channels,control,cores,loads,watchdog,ladder,snapsh
 monitor monitor-plain channels,control,cores,loads,links,linux
 monitor monitor channels,control,cores,loads,links,linux,devices
 monitor monitor-watched channels,control,cores,loads,links,linux,devices,watchdog,ladder
+# And once more that with code for all, with checks and in another layout: `monitor = "checked"`.
+for shell in svm vmx; do
+    cargo build --locked -q --target $BARE --profile privileged-checked -p bulkhead-monitor-$shell --features checked
+done
+cp "$OUT/privileged-checked/bulkhead-monitor-svm" "$ARTIFACTS/monitor-checked"
+cp "$OUT/privileged-checked/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor-checked"
 # And one to measure with: it tells what it does, and has markers where it is entered and left.
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-trace"

@@ -134,6 +134,8 @@ pub fn sizes() -> Found {
     let warm = text("monitor-control-warm")? - text("monitor-control-watched")?;
     let figure = Figure::new(bytes("monitor.text_snapshot", warm)).must(Must::AtMost(1_536.0));
     all.push(figure.note("what snapshots add to the smaller one with watchdogs and ladders"));
+    let checked = bytes("monitor.text_checked", text("monitor-checked")?);
+    all.push(Figure::new(checked).note("with code for all needs, built with checks and for speed"));
     let kernel = System::new("kernel", "sizes").baked()?;
     let own = kernel.map.parts.iter().filter(|part| part.owner == Some(0) && part.mapped);
     let own = own.filter(|part| part.what != "pristine guest").map(|part| part.len).sum::<u64>();
