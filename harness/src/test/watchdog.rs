@@ -46,6 +46,7 @@ pub fn jobs() -> Vec<Job> {
     jobs.push(Job::one("watchdog/never", 120, never));
     jobs.push(Job::one("watchdog/ignored", 120, ignored));
     jobs.push(Job::one("watchdog/program", 120, program));
+    jobs.push(Job::one("watchdog/sign", 120, sign));
     jobs.push(Job::one("watchdog/linux", 300, linux));
     jobs.push(Job::one(MUTANT, 400, mutant));
     jobs
@@ -265,6 +266,61 @@ fn program(bench: &Bench) -> Result<String, String> {
     seen.ensure(right, format!("{} restarts, {} records, {begins} lives", s.restarts, s.denials))?;
     audited(&seen)?;
     Ok(format!("found and begun anew {} times", s.restarts))
+}
+
+/// A program with a word for its guard.
+fn ward(name: &str, args: &str) -> String {
+    format!(
+        "[[shared]]\nname = \"alive-{name}\"\nsandbox = \"rt\"\nsize = \"4 KiB\"
+[[program]]\nname = \"{name}\"\nsandbox = \"rt\"\nfile = \"artifact:program-hang\"\nargs = \"sign=5 {args}\"\nmaps = [{{ shared = \"alive-{name}\", access = \"rw\" }}]
+[[thread]]\nname = \"{name}\"\nprogram = \"{name}\"\npriority = 10\ncontext = \"{name}\"\nfault = \"trouble\"
+[[context]]\nname = \"{name}\"\nsandbox = \"rt\"\nbudget = \"1 ms\"\nperiod = \"5 ms\"\n"
+    )
+}
+
+/// Programs of a kernel, each with a word of its own: one stops moving it, one never does, and one goes on.
+fn guarded(args: &str) -> Manifest {
+    const WARDS: [(&str, &str); 3] = [("stops", "kicks=10"), ("never", "kicks=0"), ("steady", "")];
+    let list = |before: &str| WARDS.map(|(name, _)| format!("\"{before}{name}\"")).join(", ");
+    let manifest = Manifest::new().ends_with(&["timer"]).bare(
+        "timer",
+        "hang",
+        "",
+        &[2],
+        "4 MiB",
+        &watched(&every()),
+    );
+    let guard = format!(
+        "[[sandbox]]\nname = \"rt\"\nguest = {{ kind = \"kernel\" }}\ncores = [0]\nmemory = \"8 MiB\"
+[[endpoint]]\nname = \"trouble\"\nsandbox = \"rt\"
+[[program]]\nname = \"guard\"\nsandbox = \"rt\"\nfile = \"artifact:flight-guard\"\nargs = \"restarts=2 {args}\"\nends_sandbox = true\nserves = [\"trouble\"]\nmaps = [{}]\nmanages = [{}]
+[[thread]]\nname = \"guard\"\nprogram = \"guard\"\npriority = 100\ncontext = \"guard\"\nstack = \"16 KiB\"
+[[context]]\nname = \"guard\"\nsandbox = \"rt\"\nbudget = \"200 us\"\nperiod = \"2 ms\"\n",
+        list("alive-"),
+        list("thread:")
+    );
+    with(manifest, &(guard + &WARDS.map(|(name, args)| ward(name, args)).concat()))
+}
+
+/// A guard finds the programs that do not move their words, and lets them begin anew by its ladder. A guard that looks at
+/// no word finds none.
+fn sign(bench: &Bench) -> Result<String, String> {
+    let looks = "alive-stops=50 alive-never=50:100 alive-steady=50";
+    let seen = run(&guarded(looks), &bench.dir, |_| {})?;
+    let count = |seen: &Seen, name: &str, what: &str| {
+        let said = seen.console.lines().filter(|line| line.contains(name));
+        said.filter(|line| line.ends_with(what)).count()
+    };
+    for (name, right) in [("stops", [3, 2, 1]), ("never", [3, 2, 1]), ("steady", [1, 0, 0])] {
+        let found = [" begins", ": it hangs; it begins anew", ": it hangs; it stays stopped"]
+            .map(|what| count(&seen, name, what));
+        seen.ensure(found == right, format!("{name}: {found:?}, not {right:?}"))?;
+    }
+    seen.undisturbed("rt", &["running"])?;
+    let blind = run(&guarded("alive-steady=50"), &bench.dir, |_| {})?;
+    let found = blind.console.matches("it hangs").count();
+    blind.ensure(found == 0, format!("{found} found without a look"))?;
+    Ok("two begun anew twice each, then stopped; the third one goes on".into())
 }
 
 /// One that stops with interrupts off, for a machine with VT-x.

@@ -4,12 +4,13 @@
 //! sandbox, which has a ladder of its own.
 //!
 //! Arguments: `restarts=N` (3, at most 8), `within=MS` (10,000), `overruns=N`: how many of a thread go by between two
-//! lines (1000).
+//! lines (1000). `alive-THREAD=MS`: a thread that does not move its word within that time has failed, too ([`Signs`]).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::abi::{at, label};
 use bulkhead_program::layout::ladder::{Climb, Ladder, Rung, TIMES};
-use bulkhead_program::{Message, Program, Received, Thread, now};
+use bulkhead_program::{Message, Program, Received, Signs, Thread, now};
+use core::fmt::Arguments;
 
 bulkhead_program::entry!(guard);
 
@@ -54,13 +55,24 @@ impl Ward {
         GO_ON
     }
 
-    /// Tells if it is to begin anew after an exception.
-    fn crashed(&mut self, exception: u64, ladder: &Ladder) -> bool {
+    /// Tells if it is to begin anew after a failure.
+    fn failed(&mut self, why: Arguments<'_>, ladder: &Ladder) -> bool {
         let rung = self.climb.take(ladder, now(), 1_000_000_000);
         let rung = rung.and_then(|rung| ladder.rungs.get(rung));
         let again = rung.is_some_and(|rung| rung.action == Rung::RESTART);
         let what = if again { "begins anew" } else { "stays stopped" };
-        log::warn!("{}: exception {exception}; it {what}", self.name);
+        log::warn!("{}: {why}; it {what}", self.name);
+        again
+    }
+
+    /// It has not moved its word. Tells if it begins anew.
+    fn hangs(&mut self, ladder: &Ladder) -> bool {
+        // Also where it stays stopped: no exception has stopped it.
+        let stopped = self.thread.suspend();
+        let again = self.failed(format_args!("it hangs"), ladder) && stopped.is_ok();
+        if again {
+            self.begin();
+        }
         again
     }
 
@@ -91,13 +103,22 @@ fn guard(program: Program) -> u32 {
     let every = program.number("overruns").unwrap_or(1_000).max(1);
     let (endpoint, reply) = (program.serves("trouble"), program.reply("guard"));
     let mut wards = wards(program);
+    let mut signs = Signs::<MOST>::find(program, wards.iter().flatten().map(|ward| ward.name));
     loop {
-        let Ok(Received { badge, message }) = endpoint.receive(reply) else { continue };
+        let received = endpoint.receive_until(reply, signs.due());
+        let hanging = signs.look();
+        for (n, ward) in wards.iter_mut().enumerate().filter(|(n, _)| hanging >> n & 1 != 0) {
+            if ward.as_mut().is_some_and(|ward| ward.hangs(&ladder)) {
+                signs.begin(n);
+            }
+        }
+        let Ok(Received { badge, message }) = received else { continue };
         let ward = (badge as usize).checked_sub(1).and_then(|n| wards.get_mut(n)?.as_mut());
         let (answer, again) = match (message.label(), ward) {
             (label::TIMEOUT, Some(ward)) => (ward.overran(every), None),
             (label::FAULT, Some(ward)) => {
-                let again = ward.crashed(message.words[0] & 0xFF, &ladder);
+                let exception = message.words[0] & 0xFF;
+                let again = ward.failed(format_args!("exception {exception}"), &ladder);
                 (STOP, again.then_some(ward))
             }
             (label::FAULT, None) => {
@@ -114,6 +135,7 @@ fn guard(program: Program) -> u32 {
         }
         if let Some(ward) = again {
             ward.begin();
+            signs.begin((badge - 1) as usize);
         }
     }
 }
