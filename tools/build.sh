@@ -57,6 +57,7 @@ done
 # By itself: with guests in Rust it would get their `vectors`, which interrupts of guests in C do not save.
 cargo build --locked -q --target $BARE --profile guest -p bulkhead-sdk-c
 guests/talk-c/build.sh "$ARTIFACTS/talk-c" "$OUT/guest/libbulkhead_sdk_c.a"
+guests/hang-c/build.sh "$ARTIFACTS/hang-c" "$OUT/guest/libbulkhead_sdk_c.a"
 # Copies that a voter compares: built once more in another way, and in C; each also with faults planted in it.
 cargo build --locked -q --target $BARE --profile guest-checked -p guest-copy -p guest-copy-rogue
 for copy in copy copy-rogue; do

@@ -1,12 +1,16 @@
 //! Kicks the watchdog of its sandbox at each release for a while, and goes on without.
 //!
 //! Arguments: `kicks=N` (default: for ever); `sign=MS`: it moves a word for its guard that often, in place of that of
-//! its sandbox, each life again.
+//! its sandbox. `takes=CONTEXT`: in place of a stop it takes all of the core, by its right to configure that context.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
+use bulkhead_program::abi::Policy;
 use bulkhead_program::{Program, Sign, now, println, ready};
 
 bulkhead_program::entry!(hang);
+
+/// Longer than a test, ns.
+const UNLIMITED: u64 = 3_000_000_000_000;
 
 fn hang(program: Program) -> u32 {
     let sign = Sign::find(program, program.name());
@@ -32,6 +36,10 @@ fn hang(program: Program) -> u32 {
         }
     }
     println!("hang: stops");
+    if let Some(context) = program.arg("takes") {
+        let all = program.context(context).configure(Policy::Full, UNLIMITED, UNLIMITED, 0);
+        println!("hang: takes all: {all:?}");
+    }
     loop {
         core::hint::spin_loop();
     }

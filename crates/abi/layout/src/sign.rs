@@ -1,7 +1,8 @@
 //! Signs of life of a kernel's program: a word that it moves, and looks at it of a guard.
 //!
 //! The word lies in memory that only the program and its guard see. The guard looks at its own period, so no switch
-//! costs more. As with a monitor's [`crate::watch`], a word says that its program goes on, and 0 that it does not report.
+//! costs more. As with a monitor's [`crate::watch`], a word says that its program goes on. 0 says that it does not
+//! report.
 
 /// Beginning of the name of a thread's memory; the thread's name follows.
 pub const MEMORY: &str = "alive-";
@@ -17,8 +18,8 @@ pub struct Look {
 }
 
 impl Look {
-    /// Returns looks that are at least `period` apart. The program moves its word within `every`, for the first time within
-    /// `first`; 0: whenever it does.
+    /// Returns looks that are at least `period` apart. The program moves its word within `every`, for the first time
+    /// within `first`; 0: whenever it does.
     #[must_use]
     pub const fn new(period: u64, every: u64, first: u64) -> Self {
         let period = if period == 0 { 1 } else { period };
