@@ -39,6 +39,12 @@ monitor monitor-plain channels,control,cores,loads,links,linux
 monitor monitor channels,control,cores,loads,links,linux,devices
 monitor monitor-watched channels,control,cores,loads,links,linux,devices,watchdog,ladder
 monitor monitor-warm channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot
+# And once more that with code for all, with checks and in another layout: `monitor = "checked"`.
+for shell in svm vmx; do
+    cargo build --locked -q --target $BARE --profile privileged-checked -p bulkhead-monitor-$shell --features checked
+done
+cp "$OUT/privileged-checked/bulkhead-monitor-svm" "$ARTIFACTS/monitor-checked"
+cp "$OUT/privileged-checked/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor-checked"
 # And one to measure with: it tells what it does, and has markers where it is entered and left.
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-trace"
@@ -53,6 +59,7 @@ done
 # By itself: with guests in Rust it would get their `vectors`, which interrupts of guests in C do not save.
 cargo build --locked -q --target $BARE --profile guest -p bulkhead-sdk-c
 guests/talk-c/build.sh "$ARTIFACTS/talk-c" "$OUT/guest/libbulkhead_sdk_c.a"
+guests/hang-c/build.sh "$ARTIFACTS/hang-c" "$OUT/guest/libbulkhead_sdk_c.a"
 # Copies that a voter compares: built once more in another way, and in C; each also with faults planted in it.
 cargo build --locked -q --target $BARE --profile guest-checked -p guest-copy -p guest-copy-rogue
 for copy in copy copy-rogue; do

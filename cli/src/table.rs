@@ -9,7 +9,8 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_manifest::size::show;
 use bulkhead_plan::{
-    Bell, Channel, Criticality, Device, Guest, Ladder, Part, Plan, Reach, Sandbox, Span, Step, What,
+    Bell, Build, Channel, Criticality, Device, Guest, Ladder, Part, Plan, Reach, Sandbox, Span,
+    Step, What,
 };
 
 /// The owner of a piece of the machine's memory.
@@ -149,6 +150,7 @@ pub fn plan(plan: &Plan) -> String {
         watchdogs(&mut out, plan);
         peers(&mut out, plan);
         roles(&mut out, plan);
+        builds(&mut out, plan);
         health(&mut out, plan);
     }
     shared(&mut out, plan);
@@ -563,6 +565,22 @@ fn peers(out: &mut String, plan: &Plan) {
         let heads =
             ["monitor of", "looks at", "heartbeat each", "launch within", "found within", "then"];
         table(out, "Peers", &heads, &rows);
+    }
+}
+
+/// Builds of monitors, if some sandbox has another one than the usual one.
+fn builds(out: &mut String, plan: &Plan) {
+    let name = |build| match build {
+        Build::Usual => "usual",
+        Build::Checked => "checked",
+    };
+    let row = |(index, sandbox): (usize, &Sandbox)| {
+        let spare = if plan.is_taken(index) { name(sandbox.spare) } else { "-" };
+        vec![sandbox.name.clone(), name(sandbox.monitor).into(), spare.into()]
+    };
+    let rows: Vec<_> = plan.sandboxes.iter().enumerate().map(row).collect();
+    if rows.iter().flatten().any(|cell| cell == name(Build::Checked)) {
+        table(out, "Builds of monitors", &["sandbox", "monitor", "spare monitor"], &rows);
     }
 }
 

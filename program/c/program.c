@@ -116,3 +116,13 @@ void *bulkhead_memory_for_device(const char *name, uint64_t *len, uint64_t *addr
     }
     return NULL;
 }
+
+volatile uint64_t *bulkhead_sign(const char *thread)
+{
+    char name[BULKHEAD_PAGE_NAME] = "alive-";
+    size_t at = sizeof "alive-" - 1;
+    for (; *thread && at < sizeof name - 1; thread++)
+        name[at++] = *thread;
+    /* A name that has no room is no memory's. */
+    return *thread ? NULL : bulkhead_memory(name, NULL);
+}

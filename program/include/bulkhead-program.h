@@ -38,7 +38,8 @@ struct bulkhead_page {
     char args[BULKHEAD_PAGE_ARGS];
     struct bulkhead_name name_of[BULKHEAD_PAGE_MAX_NAMES];
     struct bulkhead_load load;
-    uint64_t reserved[3];
+    uint32_t sandbox[2];
+    uint64_t progress, alive; /* where its progress word is, or 0; nanoseconds from a move to the next */
 };
 
 struct bulkhead_clock {
@@ -63,6 +64,8 @@ BULKHEAD_SAME(page, names, PAGE_OFFSET_NAMES);
 BULKHEAD_SAME(page, args, PAGE_OFFSET_ARGS);
 BULKHEAD_SAME(page, name_of, PAGE_OFFSET_NAME_OF);
 BULKHEAD_SAME(page, load, PAGE_OFFSET_LOAD);
+BULKHEAD_SAME(page, progress, PAGE_OFFSET_PROGRESS);
+BULKHEAD_SAME(page, alive, PAGE_OFFSET_ALIVE);
 BULKHEAD_SAME(load, overhead, LOAD_OFFSET_OVERHEAD);
 BULKHEAD_SAME(clock, hz, CLOCK_OFFSET_HZ);
 BULKHEAD_SAME(buffer, cap, BUFFER_OFFSET_CAP);
@@ -154,6 +157,29 @@ void *bulkhead_memory(const char *name, uint64_t *len);
  * copies it, so the device sees what is written at once. NULL if no device of the program's reaches memory of that
  * name. */
 void *bulkhead_memory_for_device(const char *name, uint64_t *len, uint64_t *address);
+
+/* Moves a progress word: who looks at it sees that this goes on. */
+static inline void bulkhead_move(volatile uint64_t *word)
+{
+    uint64_t next = *word + 1;
+    /* 0 says that nothing reports. */
+    *word = next ? next : 1;
+}
+/* Moves the progress word of the sandbox, if the manifest says `watchdog = true`: within each `alive`, nanoseconds, of
+ * bulkhead_page, where the work is done that others depend on. */
+static inline void bulkhead_kick(void)
+{
+    if (bulkhead_page()->progress)
+        bulkhead_move((volatile uint64_t *)bulkhead_page()->progress);
+}
+/* Says that the program does not report any more, until it does again. */
+static inline void bulkhead_rest(void)
+{
+    if (bulkhead_page()->progress)
+        *(volatile uint64_t *)bulkhead_page()->progress = 0;
+}
+/* The word of a thread for its guard, for bulkhead_move: memory alive-THREAD; NULL if it was not given. */
+volatile uint64_t *bulkhead_sign(const char *thread);
 
 /* A message: label, length and whether a capability comes along; its first four words. */
 struct bulkhead_message {

@@ -53,6 +53,41 @@ uint64_t bulkhead_status(uint32_t sandbox)
     return bulkhead_hypercall(BULKHEAD_HYPERCALL_STATUS, sandbox, 0, 0, 0);
 }
 
+/* Signs of life. */
+
+static void move_word(struct bulkhead_context context, bool on)
+{
+    const struct bulkhead_info *info = context.info;
+    volatile uint64_t *word;
+    uint64_t next;
+    uint32_t index = 0;
+    /* The page is there if somebody looks. */
+    if (!info->alive)
+        return;
+    while (index < info->cores - 1 && info->core_ids[index] != bulkhead_core_id())
+        index++;
+    /* Each core's word is on a line of its own. */
+    word = (volatile uint64_t *)(uintptr_t)(BULKHEAD_PROGRESS_GPA + 64 * index);
+    next = *word + 1;
+    /* 0 says that the core does not report. */
+    *word = !on ? 0 : next ? next : 1;
+}
+
+void bulkhead_kick(struct bulkhead_context context)
+{
+    move_word(context, true);
+}
+
+void bulkhead_rest(struct bulkhead_context context)
+{
+    move_word(context, false);
+}
+
+uint64_t bulkhead_alive(struct bulkhead_context context)
+{
+    return context.info->alive * 1000;
+}
+
 /* Snapshots. */
 
 uint64_t bulkhead_snapshot_keep(const void *at, size_t bytes)

@@ -73,6 +73,7 @@ BULKHEAD_SAME(lines, LINES);
 BULKHEAD_SAME(level_lines, LEVEL_LINES);
 BULKHEAD_SAME(level_vectors, LEVEL_VECTORS);
 BULKHEAD_SAME(monitors, MONITORS);
+BULKHEAD_SAME(alive, ALIVE);
 BULKHEAD_SAME(snapshot, SNAPSHOT);
 _Static_assert(sizeof(struct bulkhead_window) == BULKHEAD_INFO_WINDOW_SIZE, "window");
 
@@ -102,6 +103,13 @@ _Noreturn void bulkhead_restart(void);
 void bulkhead_ready(void);
 uint64_t bulkhead_control(uint32_t sandbox, uint64_t request);
 uint64_t bulkhead_status(uint32_t sandbox);
+
+/* Signs of life for the watchdog, where the manifest has `alive`: moves the calling core's progress word. It goes on,
+ * and has to say so again within bulkhead_alive, in nanoseconds; 0: nobody looks. bulkhead_rest says that it does not
+ * report any more, until it does again. */
+void bulkhead_kick(struct bulkhead_context context);
+void bulkhead_rest(struct bulkhead_context context);
+uint64_t bulkhead_alive(struct bulkhead_context context);
 
 /* Snapshots: state that outlives this guest, where the manifest has `snapshot`. A guest puts it on pages of its own,
  * names them in each life, and takes a snapshot with the set of pages that have changed. On the first core. */

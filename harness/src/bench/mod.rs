@@ -71,7 +71,7 @@ pub const SHORT: [Part; 21] = [
     part(&["recover.hang_found", "exits.watchdog"], watchdog::found),
     part(&["recover.snapshot_64k"], snapshot::taken),
     part(&["recover.takeover"], standby::takeover),
-    part(&["recover.tick", "recover.sweep_word"], watchdog::tick),
+    part(&["recover.tick", "recover.sweep_word", "recover.peer_look"], watchdog::tick),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
     part(&["vmx.text_kernel"], vmx::text),

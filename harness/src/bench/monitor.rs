@@ -142,6 +142,8 @@ pub fn sizes() -> Found {
     let standby = text("monitor-control-standby")? - text("monitor-control-warm")?;
     let figure = Figure::new(bytes("monitor.text_failover", standby)).must(Must::AtMost(2_432.0));
     all.push(figure.note("what roles add to the smaller one with snapshots"));
+    let checked = bytes("monitor.text_checked", text("monitor-checked")?);
+    all.push(Figure::new(checked).note("with code for all needs, built with checks and for speed"));
     let kernel = System::new("kernel", "sizes").baked()?;
     let own = kernel.map.parts.iter().filter(|part| part.owner == Some(0) && part.mapped);
     let own = own.filter(|part| part.what != "pristine guest").map(|part| part.len).sum::<u64>();

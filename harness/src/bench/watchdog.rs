@@ -77,6 +77,7 @@ pub fn tick() -> Found {
         return Err(format!("{more} words in a tick are not more than {words}").into());
     }
     let each = (longer - all) / (more - words);
+    let (looks, _) = ticking(PEER)?;
     let row = Row::new("recover.tick", "instructions", all);
     let most = 400.0 + 2.0 * words;
     let note = format!(
@@ -89,8 +90,16 @@ pub fn tick() -> Found {
         Figure::new(word)
             .must(Must::AtMost(2.0))
             .note("more for each further word of text that a tick looks at"),
+        Figure::new(Row::new("recover.peer_look", "instructions", looks - short))
+            .note("more for a look at another monitor, of one core, which goes on"),
     ])
 }
+
+/// A sandbox with a monitor that has nothing to do but its heartbeats, and a look at it.
+const PEER: &str =
+    "\n[[sandbox]]\nname = \"other\"\nguest = { kind = \"bare\", program = \"artifact:micro\" }
+cores = [1]\nmemory = \"4 MiB\"\nwatchdog = \"1 ms\"\nautostart = false
+[[peer]]\nsandbox = \"micro\"\nwatches = \"other\"\nevery = \"10 ms\"\n";
 
 /// Instructions of a tick, and words of text that it looks at.
 fn ticking(more: &str) -> Result<(f64, f64), Failure> {
@@ -102,12 +111,13 @@ fn ticking(more: &str) -> Result<(f64, f64), Failure> {
         .one_core()
         .run()?;
     let found = ran.counts.span(id::TICK).filter(|d| d.n == TICKS).ok_or("too few ticks")?;
-    if found.vmruns != found.n {
+    // Beside another core the guest takes that one's turns for ticks, too: the exits are counted.
+    if found.vmruns != found.n && !more.contains("[[peer]]") || found.vmruns == 0 {
         return Err(format!("{} exits for {} ticks", found.vmruns, found.n).into());
     }
     let baked = &ran.outcome.baked;
     let config = Configuration::of(&baked.bytes, baked, 0).ok_or("no configuration")?;
     let start = config.fields.start;
     let words = start.parts * PART as u64;
-    Ok((found.privileged as f64 / found.n as f64, words as f64))
+    Ok((found.privileged as f64 / found.vmruns as f64, words as f64))
 }

@@ -48,6 +48,13 @@ pub fn jobs() -> Vec<Job> {
     FAILURES.into_iter().map(job).collect()
 }
 
+/// First bytes of a function of the kernel.
+pub fn code(function: &str) -> Result<Vec<u8>, String> {
+    let kernel = Elf::read(&artifacts().join("kernel"))?;
+    let (_, place) = kernel.function(function)?;
+    Ok(kernel.bytes[place..place + FOUND_BY].to_vec())
+}
+
 fn fails(bench: &Bench, change: Change, line: &str) -> Result<String, String> {
     let hello = build::root().join("tests/kernel/hello.toml");
     let hello = std::fs::read_to_string(&hello).map_err(|e| e.to_string())?;
@@ -55,8 +62,7 @@ fn fails(bench: &Bench, change: Change, line: &str) -> Result<String, String> {
     let Some(change) = change(&kernel)? else {
         return Ok("nothing in the kernel can panic".into());
     };
-    let (_, place) = kernel.function(ENTERED)?;
-    let code = kernel.bytes[place..place + FOUND_BY].to_vec();
+    let code = code(ENTERED)?;
     let seen = run(&Manifest(hello), &bench.dir, |options| {
         options.time = bulkhead_qemu::Time::one_core();
         options.spoil = Some(Box::new(move |bytes: &mut Vec<u8>, baked: &Baked| {

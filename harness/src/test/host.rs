@@ -3,7 +3,7 @@
 use super::driver::{Bench, Job};
 use crate::build;
 use crate::program::Program as _;
-use bulkhead_layout::need::MONITORS;
+use bulkhead_layout::need::{CHECKED, MONITORS};
 use std::process::Command;
 
 /// Members that only exist on the bare machine.
@@ -66,10 +66,10 @@ fn guests() -> Vec<String> {
     [of("guests", "guest"), of("programs", "program")].concat()
 }
 
-/// Nothing in the linked monitor can panic: it has none of the standard library's
-/// code for it.
+/// Nothing in a linked monitor can panic: it has none of the standard library's code for it. The one that is built with
+/// checks has some, and `checked/*`, `fuzz/checked` show that no guest comes there.
 fn no_panic() -> Result<String, String> {
-    let all = MONITORS.iter().map(|(name, _)| no_panic_in(name));
+    let all = MONITORS[..CHECKED].iter().map(|(name, _)| no_panic_in(name));
     Ok(all.collect::<Result<Vec<_>, _>>()?.join(", "))
 }
 

@@ -11,6 +11,7 @@ mod block_attach;
 mod bochs;
 mod book;
 mod channel;
+mod checked;
 mod control;
 mod damaged;
 mod device;
@@ -122,6 +123,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(watchdog::jobs());
     jobs.extend(ladder::jobs());
     jobs.extend(peer::jobs());
+    jobs.extend(checked::jobs());
     jobs.extend(warm::jobs());
     jobs.extend(standby::jobs());
     jobs.extend(sweep::jobs());

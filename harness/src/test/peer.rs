@@ -22,8 +22,8 @@ pub const MUTANT: &str = "peer/mutant";
 const PERIOD: u64 = 20;
 const EVERY: u64 = 40;
 /// The sandbox with the monitor that stops, and its number.
-const STOPS: &str = "driver";
-const INDEX: usize = 1;
+pub const STOPS: &str = "driver";
+pub const INDEX: usize = 1;
 pub fn jobs() -> Vec<Job> {
     vec![
         Job::one("peer/data", 120, |bench| goes_on(bench, deaf(0))),
@@ -43,7 +43,7 @@ pub fn jobs() -> Vec<Job> {
 pub type Strike = Box<dyn Fn(&Listed, &File) -> std::io::Result<()>>;
 
 /// Waits until a core has had ticks in its guest.
-fn wait_for_ticks(listed: &Listed, ram: &File, core: u64) -> std::io::Result<()> {
+pub fn wait_for_ticks(listed: &Listed, ram: &File, core: u64) -> std::io::Result<()> {
     let counts = CORES_VA + core * CORE_STRIDE + CORE_REPORT + Cause::Watchdog as u64 * 8;
     let pa = listed.behind(INDEX, counts).expect("a report");
     let begin = Instant::now();
@@ -97,7 +97,7 @@ fn manifest(may: &str, health: &str) -> Manifest {
 }
 
 /// With other arguments of the driver, so many kicks of the guard until the end, and more keys of the driver.
-fn with(args: &str, kicks: u32, more: &str, may: &str, health: &str) -> Manifest {
+pub fn with(args: &str, kicks: u32, more: &str, may: &str, health: &str) -> Manifest {
     let watch = format!("watchdog = \"{PERIOD} ms\"\n");
     let alive = format!("{watch}alive = \"{} ms\"\n", PERIOD * 3 / 4);
     let driver = format!("{watch}devices = [\"pci:00:03.0\"]\n{more}");
@@ -114,14 +114,14 @@ fn with(args: &str, kicks: u32, more: &str, may: &str, health: &str) -> Manifest
     )
 }
 
-const BOTH: &str = "\"init\", \"bus-master\"";
+pub const BOTH: &str = "\"init\", \"bus-master\"";
 
-fn health(action: &str) -> String {
+pub fn health(action: &str) -> String {
     format!("[[health]]\nsandbox = \"{STOPS}\"\non = \"monitor\"\n{action}\n")
 }
 
 /// Runs it, with a monitor that is struck.
-fn struck(
+pub fn struck(
     manifest: &Manifest,
     dir: &Path,
     folder: Option<PathBuf>,
@@ -170,7 +170,7 @@ pub fn struck_in(
 }
 
 /// Number of findings of a sandbox' own records.
-fn findings(seen: &Seen, name: &str) -> usize {
+pub fn findings(seen: &Seen, name: &str) -> usize {
     let own = |d: &&bulkhead_explain::Explained| d.sandbox == name && d.condition == "monitor-hang";
     seen.denials.iter().filter(own).count()
 }

@@ -2,7 +2,10 @@
 
 use super::driver::{Bench, Job};
 use super::mutate;
+use super::spoil::Spoil;
 use super::system::{Manifest, Seen, run};
+use bulkhead_image::{Baked, Part};
+use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::report::Kind;
 use std::time::Duration;
 
@@ -46,6 +49,9 @@ pub fn jobs() -> Vec<Job> {
     jobs.push(Job::one("watchdog/never", 120, never));
     jobs.push(Job::one("watchdog/ignored", 120, ignored));
     jobs.push(Job::one("watchdog/program", 120, program));
+    jobs.push(Job::one("watchdog/sign", 120, sign));
+    jobs.push(Job::one("watchdog/idle", 120, idle));
+    jobs.push(Job::one("watchdog/c", 120, in_c));
     jobs.push(Job::one("watchdog/linux", 300, linux));
     jobs.push(Job::one(MUTANT, 400, mutant));
     jobs
@@ -265,6 +271,152 @@ fn program(bench: &Bench) -> Result<String, String> {
     seen.ensure(right, format!("{} restarts, {} records, {begins} lives", s.restarts, s.denials))?;
     audited(&seen)?;
     Ok(format!("found and begun anew {} times", s.restarts))
+}
+
+/// A program with a word for its guard.
+fn ward(name: &str, args: &str) -> String {
+    format!(
+        "[[shared]]\nname = \"alive-{name}\"\nsandbox = \"rt\"\nsize = \"4 KiB\"
+[[program]]\nname = \"{name}\"\nsandbox = \"rt\"\nfile = \"artifact:program-hang\"\nargs = \"sign=5 {args}\"\nmaps = [{{ shared = \"alive-{name}\", access = \"rw\" }}]
+[[thread]]\nname = \"{name}\"\nprogram = \"{name}\"\npriority = 10\ncontext = \"{name}\"\nfault = \"trouble\"
+[[context]]\nname = \"{name}\"\nsandbox = \"rt\"\nbudget = \"1 ms\"\nperiod = \"5 ms\"\n"
+    )
+}
+
+/// Programs of a kernel, each with a word of its own: one stops moving it, one never does, and one goes on.
+fn guarded(args: &str) -> Manifest {
+    const WARDS: [(&str, &str); 3] = [("stops", "kicks=10"), ("never", "kicks=0"), ("steady", "")];
+    let list = |before: &str| WARDS.map(|(name, _)| format!("\"{before}{name}\"")).join(", ");
+    let manifest = Manifest::new().ends_with(&["timer"]).bare(
+        "timer",
+        "hang",
+        "",
+        &[2],
+        "4 MiB",
+        &watched(&every()),
+    );
+    let guard = format!(
+        "[[sandbox]]\nname = \"rt\"\nguest = {{ kind = \"kernel\" }}\ncores = [0]\nmemory = \"8 MiB\"
+[[endpoint]]\nname = \"trouble\"\nsandbox = \"rt\"
+[[program]]\nname = \"guard\"\nsandbox = \"rt\"\nfile = \"artifact:flight-guard\"\nargs = \"restarts=2 {args}\"\nends_sandbox = true\nserves = [\"trouble\"]\nmaps = [{}]\nmanages = [{}]
+[[thread]]\nname = \"guard\"\nprogram = \"guard\"\npriority = 100\ncontext = \"guard\"\nstack = \"16 KiB\"
+[[context]]\nname = \"guard\"\nsandbox = \"rt\"\nbudget = \"200 us\"\nperiod = \"2 ms\"\n",
+        list("alive-"),
+        list("thread:")
+    );
+    with(manifest, &(guard + &WARDS.map(|(name, args)| ward(name, args)).concat()))
+}
+
+/// A guard finds the programs that do not move their words, and lets them begin anew by its ladder. One that looks at
+/// no word finds none.
+fn sign(bench: &Bench) -> Result<String, String> {
+    let looks = "alive-stops=50 alive-never=50:100 alive-steady=50";
+    let seen = run(&guarded(looks), &bench.dir, |_| {})?;
+    let count = |seen: &Seen, name: &str, what: &str| {
+        let said = seen.console.lines().filter(|line| line.contains(name));
+        said.filter(|line| line.ends_with(what)).count()
+    };
+    for (name, right) in [("stops", [3, 2, 1]), ("never", [3, 2, 1]), ("steady", [1, 0, 0])] {
+        let found = [" begins", ": it hangs; it begins anew", ": it hangs; it stays stopped"]
+            .map(|what| count(&seen, name, what));
+        seen.ensure(found == right, format!("{name}: {found:?}, not {right:?}"))?;
+    }
+    seen.undisturbed("rt", &["running"])?;
+    let blind = run(&guarded("alive-steady=50"), &bench.dir, |_| {})?;
+    let found = blind.console.matches("it hangs").count();
+    blind.ensure(found == 0, format!("{found} found without a look"))?;
+    Ok("two begun anew twice each, then stopped; the third one goes on".into())
+}
+
+/// A kernel with a program that shows its idle time, below one that works.
+fn idling(name: &str, core: u32, args: &str) -> String {
+    format!(
+        "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"kernel\" }}\ncores = [{core}]\nmemory = \"8 MiB\"\n{}
+[[program]]\nname = \"idle-{name}\"\nsandbox = \"{name}\"\nfile = \"artifact:program-idle\"\nwatchdog = true
+[[thread]]\nname = \"idle-{name}\"\nprogram = \"idle-{name}\"\npriority = 1\ncontext = \"idle-{name}\"
+[[context]]\nname = \"idle-{name}\"\nsandbox = \"{name}\"\nbudget = \"500 us\"\nperiod = \"10 ms\"
+[[program]]\nname = \"{name}\"\nsandbox = \"{name}\"\nfile = \"artifact:program-hang\"\nargs = \"sign=10 kicks=20 {args}\"\nends_sandbox = true\nsched_control = true\nmanages = [\"context:{name}\"]
+[[thread]]\nname = \"{name}\"\nprogram = \"{name}\"\npriority = 10\ncontext = \"{name}\"
+[[context]]\nname = \"{name}\"\nsandbox = \"{name}\"\nbudget = \"1 ms\"\nperiod = \"5 ms\"\n",
+        // Long: without a metronome timers are late where the host is busy.
+        watched("{ every = \"200 ms\", first = \"300 ms\" }")
+    )
+}
+
+/// Lets a kernel stay where an interrupt of its timer enters it: it comes to its scheduler no more. It is changed in
+/// the image, since an emulator goes on with code that it has translated.
+fn stay(bytes: &mut Vec<u8>, baked: &Baked, name: &str, code: &[u8]) {
+    const JUMP_HERE: [u8; 2] = [0xEB, 0xFE];
+    let owner = baked.plan.sandboxes.iter().position(|sandbox| sandbox.name == name);
+    let own = |part: &&Part| part.owner == owner && part.what == "pristine guest";
+    for part in baked.map.parts.iter().filter(own) {
+        let from = (part.start - IMAGE_PA) as usize;
+        let guest = &mut bytes[from..from + part.len as usize];
+        let at = guest.windows(code.len()).position(|part| part == code);
+        at.into_iter().for_each(|at| guest[at..at + 2].copy_from_slice(&JUMP_HERE));
+    }
+    Spoil::new(bytes, baked).seal();
+}
+
+/// A kernel comes to its scheduler no more, and in another one a program takes more than was admitted. Neither has the
+/// idle time that was promised. A third one has.
+fn idle(bench: &Bench) -> Result<String, String> {
+    let manifest = Manifest::new().ends_with(&["timer"]).bare(
+        "timer",
+        "hang",
+        "kicks=200",
+        &[2],
+        "4 MiB",
+        &watched(&every()),
+    );
+    let more = idling("takes", 0, "takes=takes")
+        + &idling("steady", 1, "")
+        + &idling("stays", 3, "")
+        + &health("takes", "stop")
+        + &health("stays", "restart");
+    let code = super::failing::code("bulkhead_kernel_image::entry::interrupted")?;
+    let seen = run(&with(manifest, &more), &bench.dir, |o| {
+        o.spoil = Some(Box::new(move |bytes, baked| stay(bytes, baked, "stays", &code)));
+    })?;
+    seen.exited("timer")?;
+    seen.undisturbed("steady", &["running"])?;
+    let [takes, stays] = [seen.sandbox("takes")?, seen.sandbox("stays")?];
+    let right = takes.state == "stopped" && seen.console.contains("[takes] hang: takes all: Ok(");
+    seen.ensure(right && takes.denials == 1, format!("takes is {}", takes.state))?;
+    // Each life comes to that.
+    let right = stays.restarts > 0 && stays.denials == stays.restarts;
+    seen.ensure(right, format!("stays is {} after {} restarts", stays.state, stays.restarts))?;
+    Ok("both are found; the third one has its idle time".into())
+}
+
+/// A guest and a program in C stop moving their words, beside a guest in C that goes on.
+fn in_c(bench: &Bench) -> Result<String, String> {
+    let bare = |manifest: Manifest, name: &str, core, args: &str| {
+        manifest.bare(name, "hang-c", args, &[core], "4 MiB", &watched(&every()))
+    };
+    let manifest = Manifest::new().ends_with(&["timer"]).bare(
+        "timer",
+        "hang",
+        "",
+        &[3],
+        "4 MiB",
+        &watched(&every()),
+    );
+    let manifest = bare(manifest, "bare-c", 0, "kicks=10");
+    let manifest = bare(manifest, "steady-c", 1, "");
+    let program = kernel("program-c", 2, "kicks=10").replace("program-hang\"", "program-hang-c\"");
+    let more = program + &health("bare-c", "restart") + &health("program-c", "restart");
+    let seen = run(&with(manifest, &more), &bench.dir, |_| {})?;
+    seen.exited("timer")?;
+    seen.undisturbed("steady-c", &["running"])?;
+    for name in ["bare-c", "program-c"] {
+        let s = seen.sandbox(name)?;
+        let right = s.restarts > 1 && s.denials == s.restarts;
+        seen.ensure(right, format!("{name}: {} restarts, {} records", s.restarts, s.denials))?;
+        let stops = format!("[{name}] hang-c: stops");
+        seen.ensure(seen.console.contains(&stops), format!("{name} did not come to its stop"))?;
+    }
+    Ok("both are found and begun anew; the third one goes on".into())
 }
 
 /// One that stops with interrupts off, for a machine with VT-x.

@@ -11,6 +11,7 @@ use bulkhead_monitor_abi_x86::{icr, msr, vmcb};
 use bulkhead_monitor_x86::ioapic;
 use core::arch::asm;
 use core::mem::offset_of;
+use core::panic::PanicInfo;
 use core::ptr::from_ref;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -201,6 +202,13 @@ impl<S: Shell> Interrupts for Frame<S> {
         // SAFETY: a register of this core's own APIC: it is disabled, as after a reset.
         unsafe { wrmsr(msr::X2APIC_SVR, 0xFF) };
     }
+}
+
+/// Ends the core by an exception, because a check of the monitor's own has failed: see [`failed`]. CR2 has the line.
+pub fn check_failed(info: &PanicInfo) -> ! {
+    let line = info.location().map_or(0, |at| u64::from(at.line()));
+    // SAFETY: CR2 is the guest's, which does not go on behind this; #UD stays in the monitor.
+    unsafe { asm!("mov cr2, {}", "ud2", in(reg) line, options(noreturn, nomem, nostack)) }
 }
 
 /// Records an exception in the monitor: `stack` is what the processor pushed. The core stays.

@@ -9,7 +9,7 @@ mod frame;
 mod layout;
 mod machine;
 
-pub use core_state::{failed, fresh_registers};
+pub use core_state::{check_failed, failed, fresh_registers};
 pub use frame::{FRAME_FROM_TOP, Frame};
 pub use layout::{Memory, config};
 

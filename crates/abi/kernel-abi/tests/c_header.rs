@@ -188,7 +188,7 @@ fn header() -> String {
     );
     out.push_str("/* The program's page. */\n");
     numbers!(out, "PAGE_", MAGIC = MAGIC, NAME = NAME, MAX_NAMES = MAX_NAMES, ARGS = ARGS);
-    offsets!(out, Page, magic name clock buffers heap heap_len free names args name_of load);
+    offsets!(out, Page, magic name clock buffers heap heap_len free names args name_of load progress alive);
     offsets!(out, Load, share servers overhead);
     name_structure(&mut out);
     offsets!(out, Clock, nanos hz);

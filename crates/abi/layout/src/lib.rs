@@ -13,6 +13,7 @@ pub mod marker;
 pub mod monitor;
 pub mod party;
 pub mod report;
+pub mod sign;
 pub mod spin;
 pub mod telemetry;
 pub mod x86;

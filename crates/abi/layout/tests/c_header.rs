@@ -54,10 +54,10 @@ fn portable() -> String {
     numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE LOOK KEEP SNAPSHOT GIVE);
     numbers!(out, "", hypercall: CONTROL_STOP CONTROL_START CONTROL_RESTART);
     numbers!(out, "", hypercall: OK NO_CALL BAD_ARGUMENT DENIED BUSY);
-    numbers!(out, "", map: INFO_GPA SNAPSHOTS_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
+    numbers!(out, "", map: INFO_GPA PROGRESS_GPA SNAPSHOTS_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
     numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME LINK ROLE);
     numbers!(out, "LINK_", link: IDLE GONE BUSY OPEN LEAVING LOSING);
-    offsets!(out: version sandbox name clock.hz clock.timer_hz memory cores windows core_ids window args lines level_lines level_vectors bells sandboxes control image names monitors snapshot);
+    offsets!(out: version sandbox name clock.hz clock.timer_hz memory cores windows core_ids window args lines level_lines level_vectors bells sandboxes control image names monitors alive snapshot);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);
     define(&mut out, "INFO_ARGS_SIZE", 256);
     define(&mut out, "MAX_CORES", MAX_CORES as u64);

@@ -28,8 +28,9 @@ pub const ALL: u32 = (1 << 11) - 1;
 /// Needs of a sandbox that outlives failures.
 const RECOVERY: u32 = WATCHDOG | LADDER;
 
-/// Monitors that are built, by the names of their files: a smaller one first, the one with code for all last.
-pub const MONITORS: [(&str, u32); 10] = [
+/// Monitors that are built, by the names of their files: a smaller one first, then the one with code for all. The last
+/// one is that one, built with checks and another layout.
+pub const MONITORS: [(&str, u32); 11] = [
     ("monitor-small", CHANNELS),
     ("monitor-control", SMALL),
     ("monitor-control-watched", SMALL | RECOVERY),
@@ -40,7 +41,11 @@ pub const MONITORS: [(&str, u32); 10] = [
     ("monitor-watched", ALL & !(SNAPSHOT | ROLE)),
     ("monitor-warm", ALL & !ROLE),
     ("monitor-standby", ALL),
+    ("monitor-checked", ALL),
 ];
+
+/// Index in [`MONITORS`] of the one that is built with checks.
+pub const CHECKED: usize = MONITORS.len() - 1;
 
 /// Needs of a sandbox without devices that is no Linux.
 const SMALL: u32 = CHANNELS | CONTROL | CORES | LOADS;
@@ -49,7 +54,13 @@ const SMALL: u32 = CHANNELS | CONTROL | CORES | LOADS;
 #[must_use]
 pub fn smallest(needs: u32) -> usize {
     let covers = |&(_, has): &(&str, u32)| needs & !has == 0;
-    MONITORS.iter().position(covers).unwrap_or(MONITORS.len() - 1)
+    MONITORS.iter().position(covers).unwrap_or(CHECKED)
+}
+
+/// Returns the index in [`MONITORS`] of the one that a sandbox with these needs gets.
+#[must_use]
+pub fn chosen(needs: u32, checked: bool) -> usize {
+    if checked { CHECKED } else { smallest(needs) }
 }
 
 /// Tells if a set has a need.
@@ -69,6 +80,8 @@ mod tests {
             let at = smallest(needs);
             assert_eq!(needs & !MONITORS[at].1, 0, "{needs:#b}");
             assert!(MONITORS[..at].iter().all(|(_, has)| needs & !has != 0), "{needs:#b}");
+            assert_eq!([false, true].map(|checked| chosen(needs, checked)), [at, CHECKED]);
+            assert_ne!(at, CHECKED, "only the manifest asks for it");
         }
         assert_eq!(MONITORS[smallest(0)].0, "monitor-small");
         assert_eq!(MONITORS[smallest(DEVICES)].0, "monitor");

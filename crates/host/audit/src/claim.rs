@@ -134,6 +134,8 @@ pub struct Sandbox {
     pub ends: Vec<End>,
     /// Its monitor's program.
     pub monitor: Vec<Segment>,
+    /// Program of its spare monitor, which runs when a peer has taken its cores; it can be another build.
+    pub spare: Option<Vec<Segment>>,
 }
 
 /// A channel's end as a function of PCI that no hardware has.

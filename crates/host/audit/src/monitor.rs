@@ -4,7 +4,7 @@
 
 use crate::arch::Places;
 use crate::check::Context;
-use crate::claim::{Claim, Function, Range, Sandbox};
+use crate::claim::{Claim, Function, Range, Sandbox, Segment};
 use crate::given::{overlaps, pages};
 use crate::memory::reads;
 use crate::paging::{Leaf, Regime};
@@ -97,7 +97,17 @@ const fn snapshots(sandbox: &Sandbox) -> u64 {
     1 + 2 * sandbox.snapshot
 }
 
-fn windows(claim: &Claim, i: usize) -> Vec<Window> {
+/// Finds the program of a monitor by the addresses that its tables map: the first one, or the spare one.
+fn program<'a>(claim: &'a Claim, i: usize, regime: &Regime) -> &'a [Segment] {
+    let Sandbox { monitor, spare, .. } = &claim.sandboxes[i];
+    let leads = |program: &&Vec<Segment>| {
+        program.iter().all(|s| regime.leaf(s.address).is_some_and(|l| l.execute == s.execute))
+    };
+    let spare = spare.as_ref().filter(leads);
+    if leads(&monitor) { monitor } else { spare.unwrap_or(monitor) }
+}
+
+fn windows(claim: &Claim, i: usize, program: &[Segment]) -> Vec<Window> {
     let window = |at, len, rights, what: &str| Window {
         at,
         len,
@@ -113,7 +123,7 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     if let Some(at) = places.start_code {
         all.push(Window { frame: Some(at), ..window(at, page, RX, "start-up code") });
     }
-    for s in &sandbox.monitor {
+    for s in program {
         let what = if s.execute { "text" } else { "constants" };
         all.push(window(s.address, s.len.next_multiple_of(page), (s.write, s.execute), what));
     }
@@ -238,7 +248,7 @@ pub fn core_of(page: u64, sp: u64) -> Option<usize> {
 
 /// Takes a monitor's tables apart.
 pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
-    let windows = windows(claim, i);
+    let windows = windows(claim, i, program(claim, i, regime));
     let &Places { page, lock, .. } = claim.arch.places();
     let mut parts = Parts::default();
     for leaf in &regime.leaves {
@@ -284,7 +294,7 @@ impl Context<'_> {
     pub(crate) fn monitor(&mut self, i: usize, regime: &Regime) {
         let who = format!("{}'s monitor", self.name(i));
         let place = self.claim.sandboxes[i].place.clone();
-        let windows = windows(self.claim, i);
+        let windows = windows(self.claim, i, program(self.claim, i, regime));
         let mut covered = vec![0; windows.len()];
         for leaf in &regime.leaves {
             let (at, frame) = (leaf.address, leaf.frame);
@@ -378,7 +388,7 @@ impl Context<'_> {
     /// Its program, byte for byte.
     fn text(&mut self, i: usize, regime: &Regime) {
         let mut wrong = Vec::new();
-        for segment in &self.claim.sandboxes[i].monitor {
+        for segment in program(self.claim, i, regime) {
             let mut all = segment.bytes.clone();
             let page = self.page();
             all.resize(segment.len.next_multiple_of(page) as usize, 0);
@@ -398,7 +408,7 @@ impl Context<'_> {
                 &place,
                 frame,
                 message,
-                "the bytes of the smallest monitor that has what the sandbox needs",
+                "the bytes of the build that the manifest names",
             );
         }
     }

@@ -199,10 +199,14 @@ fn image<T: Target>(
         let shared;
         (shared, lines) = image.shared::<T>();
         for (index, (guest, pristine)) in baked {
-            let program = &monitors[need::smallest(config::needs(plan, index))];
+            let (needs, sandbox) = (config::needs(plan, index), &plan.sandboxes[index]);
+            let built = |build| &monitors[need::chosen(needs, build == plan::Build::Checked)];
+            let program = built(sandbox.monitor);
+            let spare = plan.is_taken(index).then(|| built(sandbox.spare));
             image.text(program);
             let standbys = &standbys[index][..];
-            let input = Input { plan, index, guest, pristine, standbys, program, shared: &shared };
+            let shared = &shared;
+            let input = Input { plan, index, guest, pristine, standbys, program, spare, shared };
             let made = monitor::bake::<T>(&mut image.pages, &input, lines)?;
             sandboxes.push(made.sandbox);
             image.map.parts.extend(made.parts);

@@ -43,6 +43,8 @@ pub struct Input<'a> {
     pub pristine: &'a [Pristine],
     pub standbys: &'a [Standby<'a>],
     pub program: &'a Program,
+    /// The spare monitor's.
+    pub spare: Option<&'a Program>,
     pub shared: &'a Shared,
 }
 
@@ -171,7 +173,7 @@ pub fn bake<T: Target>(
 
     let config_pa = pages.end();
     let control = [control, host];
-    let told = Told {
+    let told = |shadow, lines| Told {
         confine: Confine {
             traps,
             root,
@@ -187,19 +189,26 @@ pub fn bake<T: Target>(
         roles: &roles,
         others: &others,
     };
-    pages.put(&config::<T>(input, told)?);
+    pages.put(&config::<T>(input, told(shadow.clone(), lines))?);
     part(pages, config_pa, "configuration, launch record");
 
-    let spare = pages.end();
-    let spare_text = input.plan.is_taken(input.index).then(|| segments(pages, input.program));
-    if spare_text.is_some() {
-        part(pages, spare, "spare monitor's text");
+    let spare_start = pages.end();
+    let mut spare = None;
+    if let Some(program) = input.spare {
+        let text = segments(pages, program);
+        // Addresses of handlers and sums of pages are its own: it can be another build.
+        let vectors = T::vectors(program)?.map(|bytes| pages.put(&bytes));
+        let lines = T::Devices::lines(input.plan, input.index, shared)?;
+        let own = config::<T>(&Input { program, ..*input }, told(shadow, lines))?;
+        let at = pages.put(&own);
+        spare = Some((text, vectors, (at, pages.end() - at)));
+        part(pages, spare_start, "spare monitor's text, vectors, configuration");
     }
 
     let tables = pages.end();
     let places = Places {
         text,
-        config: (config_pa, spare - config_pa),
+        config: (config_pa, spare_start - config_pa),
         info: info_pa,
         progress,
         roles: role_words,
@@ -210,9 +219,9 @@ pub fn bake<T: Target>(
         control,
         lines: line_pages,
     };
-    // The spare one differs in its text alone: what the first one has done is seen by it, and ended.
-    let other = |text| Places { text, ..places.clone() };
-    let spare = spare_text.map(|text| space::<T>(input, other(text), &functions, &links, &roles));
+    // All that can be written is the first one's: what that has done is seen by the spare one, and ended.
+    let other = |(text, vectors, config)| Places { text, vectors, config, ..places.clone() };
+    let spare = spare.map(|own| space::<T>(input, other(own), &functions, &links, &roles));
     let spare_root = spare.map(|space| space.bake::<T::Own>(pages, None)).transpose()?.flatten();
     let own = space::<T>(input, places, &functions, &links, &roles);
     let monitor_root = own.bake::<T::Own>(pages, None)?.unwrap_or_default();
@@ -223,7 +232,7 @@ pub fn bake<T: Target>(
     described.monitor_root = monitor_root;
     described.entry_va = input.program.entry;
     described.spare_root = spare_root.unwrap_or_default();
-    described.spare_entry_va = spare_root.map_or(0, |_| input.program.entry);
+    described.spare_entry_va = input.spare.map_or(0, |program| program.entry);
     described.info_pa = info_pa;
     let grants = grants(input.plan, input.index, io_root, &roots, &functions.remap);
     Ok(Made { sandbox: described, parts, grants, spaces: Spaces { monitor: own, guest: reached } })

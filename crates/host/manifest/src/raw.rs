@@ -152,6 +152,12 @@ pub struct Sandbox {
     pub sweep: Option<String>,
     /// Most bytes of a snapshot, such as `"64 KiB"`: state of its guest that outlives it, for `restart warm`.
     pub snapshot: Option<String>,
+    /// Build of its monitor.
+    #[serde(default)]
+    pub monitor: Build,
+    /// Build of its spare monitor, into which a peer's monitor starts its cores.
+    #[serde(default)]
+    pub spare: Build,
     /// Sandboxes with reports (state, exits, denials, console) that it may read.
     #[serde(default)]
     pub observe: Vec<String>,
@@ -166,6 +172,17 @@ pub struct Sandbox {
     pub learn: bool,
     /// Its importance for the system. Shown by `bulkhead plan`.
     pub criticality: Option<Criticality>,
+}
+
+/// Build of a monitor: all have one source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Build {
+    /// The smallest one that has code for all that the sandbox needs. It cannot panic.
+    #[default]
+    Usual,
+    /// Another optimisation level, another layout, and checks: an overflow or an assertion that fails ends it.
+    Checked,
 }
 
 /// How often a guest's cores move their progress words.

@@ -369,6 +369,10 @@ pub struct Sandbox {
     pub watch: Option<Watch>,
     /// Looks of its monitor at others.
     pub peers: Vec<Peer>,
+    /// Build of its monitor.
+    pub monitor: Build,
+    /// Build of its spare monitor, if a peer takes its cores.
+    pub spare: Build,
     /// Most pages of a snapshot of its guest's; 0: it takes none.
     pub snapshot: u64,
     /// Starts with the machine.
@@ -397,6 +401,8 @@ impl Default for Sandbox {
             alternatives: Vec::new(),
             watch: None,
             peers: Vec::new(),
+            monitor: Build::Usual,
+            spare: Build::Usual,
             snapshot: 0,
             autostart: true,
             learn: false,
@@ -437,6 +443,15 @@ pub fn forges<'a>(sandboxes: impl Iterator<Item = &'a Sandbox> + Clone) -> bool 
     sandboxes.clone().any(Sandbox::has_level_line)
         && sandboxes.clone().any(|sandbox| !sandbox.functions.is_empty())
         && sandboxes.count() > 1
+}
+
+/// Build of a monitor: all have one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// The smallest one that has code for all needs.
+    Usual,
+    /// The one with checks, and with another layout.
+    Checked,
 }
 
 /// How much depends on a sandbox.

@@ -9,7 +9,8 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::report;
 use bulkhead_plan::{
-    BarKind, Bdf, Channel, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span, Trigger,
+    BarKind, Bdf, Build, Channel, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span,
+    Trigger,
 };
 use bulkhead_qemu::{Debugger, Kind, Qmp, Running};
 use serde_json::json;
@@ -83,8 +84,10 @@ pub fn translate(
         need(failure != Action::Ignore || !sandbox.ladders.is_empty(), need::LADDER);
         need(sandbox.snapshot > 0, need::SNAPSHOT);
         need(plan.roles.iter().any(|role| role.holders.contains(&index)), need::ROLE);
+        let built = |build| monitors[need::chosen(needs, build == Build::Checked)].clone();
         sandboxes.push(claim::Sandbox {
-            monitor: monitors[need::smallest(needs)].clone(),
+            monitor: built(sandbox.monitor),
+            spare: plan.is_taken(index).then(|| built(sandbox.spare)),
             name: sandbox.name.clone(),
             place: place(&sandbox.place),
             cores: sandbox.cores.clone(),

@@ -11,6 +11,7 @@ use super::driver::{Bench, Job};
 use super::system::{FAST, Manifest, artifacts};
 use crate::build;
 use crate::rows::{Row, Rows};
+use bulkhead_layout::need::{CHECKED, MONITORS};
 use bulkhead_layout::report::{CAUSE_NAMES, CONDITION_NAMES, Cause, Condition, Kind};
 use bulkhead_qemu::Time;
 use bulkhead_run::Event;
@@ -26,6 +27,7 @@ pub fn jobs() -> Vec<Job> {
     const HIGH: &str = "fuzz/high-rcx";
     let high = Job::new(HIGH, [HIGH.to_owned()], 60, |bench| high::job(bench, HIGH));
     let mut jobs = vec![Job::one("fuzz/machine", 900, machine), high];
+    jobs.push(Job::one("fuzz/checked", 400, checked));
     if soaks() {
         let hours = soak_time() + Duration::from_secs(300);
         jobs.push(Job::one("fuzz/machine-long", hours.as_secs(), long));
@@ -70,6 +72,26 @@ fn planted(bench: &Bench, rule: &str) -> Result<String, String> {
         Err(found) if !found.contains(", 0 exits: ") && found.starts_with("seed ") => Ok(found),
         Err(other) => Err(other),
         Ok(done) => Err(format!("{} exits, and nothing is found", done.exits)),
+    }
+}
+
+/// Random exits of monitors that are built with checks.
+const CHECKED_EXITS: u64 = EXITS / 10;
+
+/// No check of a monitor's fails, whatever guests do: each monitor is the build with checks.
+fn checked(bench: &Bench) -> Result<String, String> {
+    let folder = bench.dir.join("checked");
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let monitors = MONITORS.iter().map(|(name, _)| (*name, MONITORS[CHECKED].0));
+    for (to, from) in monitors.chain(["boot", "fuzz", "victim"].map(|name| (name, name))) {
+        let copied = std::fs::copy(artifacts().join(from), folder.join(to));
+        copied.map_err(|e| format!("{from}: {e}"))?;
+    }
+    let goal = Goal { exits: CHECKED_EXITS, time: Duration::from_secs(240), seed: SEED };
+    let done = fuzz(&bench.dir, folder, FAST, goal)?;
+    match done.exits >= CHECKED_EXITS {
+        true => Ok(format!("{} exits, {} restarts, and no check fails", done.exits, done.restarts)),
+        false => Err(format!("only {} exits", done.exits)),
     }
 }
 

@@ -197,6 +197,8 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         actions,
         watch: super::watch::watch(item),
         peers: super::peer::peers(cx, item),
+        monitor: built(item.monitor),
+        spare: built(item.spare),
         snapshot: super::snapshot::pages(item).unwrap_or(0),
         autostart: item.autostart && !super::role::waits(cx, &item.name),
         learn: item.learn,
@@ -205,6 +207,13 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
             raw::Criticality::Medium => plan::Criticality::Medium,
             raw::Criticality::High => plan::Criticality::High,
         }),
+    }
+}
+
+fn built(build: raw::Build) -> plan::Build {
+    match build {
+        raw::Build::Usual => plan::Build::Usual,
+        raw::Build::Checked => plan::Build::Checked,
     }
 }
 

@@ -42,6 +42,7 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             ("observe", !sandbox.observe.is_empty()),
             ("links", sandbox.links.is_some()),
             ("watchdog", sandbox.watchdog.is_some()),
+            ("monitor", sandbox.monitor != raw::Build::Usual),
             ("learn", sandbox.learn),
             ("autostart", !sandbox.autostart),
         ];

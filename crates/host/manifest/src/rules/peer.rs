@@ -2,7 +2,7 @@
 
 use super::{Context, Item};
 use crate::diagnostic::Diagnostic;
-use crate::raw::{Action, Event, May, Peer, Sandbox};
+use crate::raw::{Action, Build, Event, May, Peer, Sandbox};
 use crate::shape::brief;
 use crate::source::k;
 use crate::time;
@@ -133,6 +133,19 @@ pub fn health_monitor(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         };
         let at = cx.at(health, &[k(key)]);
         found.push(Diagnostic::new("health-monitor", at, message).help(help));
+    }
+}
+
+/// A sandbox has a spare monitor if a peer takes its cores.
+pub fn spare_unused(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let takes = |peer: &Item<Peer>| peer.may.contains(&May::Init);
+    let taken = |name: &str| cx.peers.iter().any(|peer| peer.watches == name && takes(peer));
+    let spare = |item: &&Item<Sandbox>| item.spare != Build::Usual;
+    for sandbox in cx.sandboxes.iter().filter(spare).filter(|item| !taken(&item.name)) {
+        let message = format!("`{}` has no spare monitor", sandbox.name);
+        let help = "add a `[[peer]]` that `watches` it, with `may = [\"init\", \"bus-master\"]`";
+        let at = cx.at(sandbox, &[k("spare")]);
+        found.push(Diagnostic::new("spare-unused", at, message).help(help));
     }
 }
 

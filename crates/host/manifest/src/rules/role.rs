@@ -172,8 +172,8 @@ pub fn waits(cx: &Context<'_, '_>, sandbox: &str) -> bool {
     let cold = |role: &&Item<Role>| role.standby == Standby::Cold;
     let holds = |role: &Item<Role>| role.holders.iter().any(|holder| holder == sandbox);
     let first = |role: &Item<Role>| role.holders.first().is_some_and(|first| first == sandbox);
-    let waits = cx.roles.iter().filter(cold).any(|role| holds(role));
-    waits && !cx.roles.iter().any(|role| first(role))
+    let waits = cx.roles.iter().filter(cold).any(holds);
+    waits && !cx.roles.iter().any(first)
 }
 
 /// Guest-physical address of a role's memory.

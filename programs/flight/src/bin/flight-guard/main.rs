@@ -12,7 +12,8 @@
 //! * `asks=THREAD`: it asks this thread, or the other one in its place, each `every=MS` (2) whether it goes on
 //!   ([`store_programs::progress`]). If `missed=N` (2) questions go by without an answer then the thread hangs. A
 //!   thread that begins has `first=MS` (100) for its first answer. That needs the memory `progress`, and the right to
-//!   signal `work`.
+//!   signal `work`;
+//! * `alive-THREAD=MS`: a thread that does not move its word within that time has failed, too ([`Signs`]).
 //!
 //! Its thread is called `guard`. A program that uses another one's work can complain of it ([`COMPLAINT`]). A complaint
 //! is no proof, so it stops nothing: the thread begins anew, or the other one does.
@@ -23,10 +24,10 @@ mod ward;
 
 use ask::Ask;
 use bulkhead_program::abi::{Code, label};
-use bulkhead_program::{Endpoint, FOREVER, Message, Program, Received, Reply, now};
+use bulkhead_program::{Endpoint, FOREVER, Message, Program, Received, Reply, Signs, now};
 use core::fmt::Arguments;
 use store_programs::progress::COMPLAINT;
-use ward::{Place, Wards};
+use ward::{MOST, Place, Wards};
 
 bulkhead_program::entry!(guard);
 
@@ -41,6 +42,7 @@ const STOP: u64 = 1;
 struct Guard {
     wards: Wards,
     ask: Option<Ask>,
+    signs: Signs<MOST>,
     trouble: Endpoint,
     reply: Reply,
     /// Ends of budgets between two lines.
@@ -54,19 +56,33 @@ fn guard(program: Program) -> u32 {
         Some(place) => Ask::new(program, place),
         None => panic!("it manages no thread {name}"),
     });
+    let signs = Signs::find(program, wards.names());
     let every = program.number("overruns").unwrap_or(1_000).max(1);
     let (trouble, reply) = (program.serves("trouble"), program.reply("guard"));
-    Guard { wards, ask, trouble, reply, every }.watch()
+    Guard { wards, ask, signs, trouble, reply, every }.watch()
 }
 
 impl Guard {
     fn watch(&mut self) -> ! {
         loop {
-            let until = self.ask.as_ref().map_or(FOREVER, Ask::due);
-            match self.trouble.receive_until(self.reply, until) {
+            let question = self.ask.as_ref().map_or(FOREVER, Ask::due);
+            match self.trouble.receive_until(self.reply, question.min(self.signs.due())) {
                 Ok(heard) => self.heard(heard),
-                Err(error) if error.code() == Some(Code::TimedOut) => self.asked(),
+                Err(error) if error.code() == Some(Code::TimedOut) && now() >= question => {
+                    self.asked();
+                }
                 Err(_) => {}
+            }
+            self.look();
+        }
+    }
+
+    /// Looks at the words of threads, if that is due.
+    fn look(&mut self) {
+        let hanging = self.signs.look();
+        for number in (0..MOST).filter(|number| hanging >> number & 1 != 0) {
+            if let Some(place) = self.wards.of(number) {
+                self.fail(place, false, format_args!("it hangs"));
             }
         }
     }
@@ -121,6 +137,7 @@ impl Guard {
         }
         if began {
             self.wards.begin(place);
+            self.signs.begin(self.wards.number(place));
         }
     }
 }

@@ -6,7 +6,7 @@ use bulkhead_program::{Context, Program, Thread, now};
 use core::fmt::Arguments;
 
 /// Threads that it can keep.
-const MOST: usize = 8;
+pub const MOST: usize = 8;
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
@@ -83,8 +83,18 @@ impl Wards {
     }
 
     fn runs(&self, place: Place) -> Option<&Ward> {
+        self.all.get(self.number(place))?.as_ref()
+    }
+
+    /// Lists the names of all threads, by number.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.all.iter().flatten().map(|ward| ward.name)
+    }
+
+    /// Returns the number of the thread that runs at a place.
+    pub fn number(&self, place: Place) -> usize {
         let by = self.alternative.as_ref().filter(|one| one.of == place && one.runs);
-        self.all.get(by.map_or(place, |one| one.by))?.as_ref()
+        by.map_or(place, |one| one.by)
     }
 
     /// Returns the name of the thread that runs at a place.
