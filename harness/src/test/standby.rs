@@ -185,7 +185,7 @@ fn cold(bench: &Bench) -> Result<String, String> {
 }
 
 /// A kernel with a program that sends, beside another program; one that ends makes its sandbox fail.
-fn programs(name: &str, core: u32, other: &str) -> String {
+fn programs(name: &str, core: u32, count: u32, other: &str) -> String {
     let program = |of: &str, file: &str, args: &str, priority: u32, budget: &str| {
         // Parts of kernels have names of their own in all of the manifest.
         let of = format!("{name}-{of}");
@@ -195,7 +195,8 @@ fn programs(name: &str, core: u32, other: &str) -> String {
 [[context]]\nname = \"{of}\"\nsandbox = \"{name}\"\nbudget = \"{budget}\"\nperiod = \"10 ms\"\n"
         )
     };
-    let sends = "args = \"role=send channel=state count=400\"\nchannels = [\"state\"]";
+    let sends =
+        &format!("args = \"role=send channel=state count={count}\"\nchannels = [\"state\"]");
     format!(
         "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"kernel\" }}\ncores = [{core}]\nmemory = \"8 MiB\"
 [[health]]\nsandbox = \"{name}\"\non = \"failure\"\n{OVER}\n{}{}",
@@ -209,9 +210,10 @@ fn kernel(bench: &Bench) -> Result<String, String> {
     let role = "[[role]]\nname = \"place\"\nholders = [\"one\", \"two\"]\nstandby = \"cold\"
 [[channel]]\nname = \"state\"\nfrom = \"place\"\nto = [\"reader\"]\nsize = \"4 KiB\"\nkind = \"mailbox\"\nmessage = 64\n";
     // The second one has no program that fails.
-    let [one, two] = [programs("one", 0, "fail"), programs("two", 1, "hog")];
-    let manifest =
-        Manifest::new().ends_with(&["two"]).bare("reader", "victim", "", &[2], "8 MiB", "");
+    let [one, two] = [programs("one", 0, 4_000_000, "fail"), programs("two", 1, 400, "hog")];
+    let watch = "watchdog = \"20 ms\"\nalive = \"15 ms\"\n";
+    let manifest = Manifest::new().ends_with(&["reader"]);
+    let manifest = manifest.bare("reader", "hang", "kicks=20", &[2], "4 MiB", watch);
     let manifest = Manifest(format!("{}{one}{two}{role}", manifest.0));
     let seen = run(&manifest, &bench.dir, |o| {
         options(o);
