@@ -48,6 +48,10 @@ impl Plan {
     /// Parts of a channel's regions that hold data. A device writes to regions of its own sandbox only.
     fn sections(&self, sandbox: usize, first: usize) -> Vec<Dma> {
         let Some(channel) = self.channels.get(first) else { return Vec::new() };
+        // It would reach the memory of another holder's role.
+        if channel.stands(sandbox).is_some() {
+            return Vec::new();
+        }
         let at = channel.data();
         let count = if channel.part.shape().is_some() { 2 } else { 1 };
         let part = |(n, region): (usize, &Channel)| Dma {
