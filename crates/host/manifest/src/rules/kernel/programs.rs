@@ -452,7 +452,8 @@ fn unreached(
     let role = crate::rules::role::of(cx, channel).map(|(_, role)| role);
     if let Some(role) = role.filter(|role| role.holders.contains(&program.sandbox)) {
         // Its device would still reach it when another sandbox has the role.
-        let message = format!("a device cannot reach channel `{shown}`: role `{}` moves", role.name);
+        let message =
+            format!("a device cannot reach channel `{shown}`: role `{}` moves", role.name);
         return Some((message, "let it reach shared memory, and copy".to_owned()));
     }
     let whole = matches!(channel.kind, ChannelKind::Pages | ChannelKind::Virtio);
