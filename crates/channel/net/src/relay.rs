@@ -380,7 +380,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever a peer writes, an end does a bounded number of steps, and frames go again behind its next life.
+        /// By any words of a peer an end does a bounded number of steps, and frames go again behind its next life.
         #[test]
         fn garbage_is_found_and_outlived(
             words in proptest::collection::vec((0usize..HEADER + 3 * PLACE, proptest::num::u64::ANY), 1..40),

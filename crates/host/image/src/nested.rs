@@ -61,11 +61,11 @@ pub fn roles<F: Stage2>(
     for (number, role) in plan.roles_of(index) {
         let mut space = Space::default();
         let mut end = role.gpa;
-        for (n, channel) in plan.channels.iter().enumerate() {
+        for channel in &plan.channels {
             let own = channel.stands(index).is_some_and(|stand| stand.role == number);
             if own && channel.len > 0 {
                 let rights = if channel.writes(index) { Rights::RW } else { Rights::R };
-                space.add(channel.gpa, plan.channels[n].hpa, channel.len, rights, "role");
+                space.add(channel.gpa, channel.hpa, channel.len, rights, "role");
                 end = end.max(channel.gpa + channel.len);
             }
         }
