@@ -16,7 +16,7 @@ use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::peer::{BusMaster, Peer};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
-use bulkhead_monitor_abi::role::{ROLES, Role};
+use bulkhead_monitor_abi::role::{Piece, ROLES, Role};
 use bulkhead_monitor_abi::snapshot::Head as Snapshots;
 use bulkhead_monitor_abi::watch::{FixedPage, PART, PARTS, Progress};
 use bulkhead_monitor_abi::{MAX_CORES, MAX_SANDBOXES, PAGE, mutant};
@@ -134,6 +134,10 @@ impl<S: Shell> Layout for Frame<S> {
 
     fn roles(&self) -> &[Role] {
         slice(config().roles)
+    }
+
+    fn role_pieces(&self, pieces: Slice) -> &[Piece] {
+        slice(pieces)
     }
 
     fn role_ends(&self, ends: Slice) -> &[End] {

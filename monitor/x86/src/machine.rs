@@ -35,6 +35,12 @@ impl<S: Shell> Devices for Frame<S> {
         if Self::has(need::DEVICES) { pci::quiet(self) } else { Ok(()) }
     }
 
+    fn hand_over(&self, role: u32) {
+        if Self::has(need::DEVICES) {
+            pci::hand_over(self, role);
+        }
+    }
+
     fn keep_off(&self, function: &BusMaster) {
         let register = function.at as *mut u16;
         // SAFETY: the command register of a function, in a configuration page that the host maps writable for this. The

@@ -55,6 +55,10 @@ pub struct Function {
     /// Monitor-virtual address of its interrupt remapping table of [`SLOTS`]
     /// entries; 0: its messages are not remapped; below 65,536: [`Remapping::Entries`].
     pub remap_va: u64,
+    /// The role that it belongs to, from 1 on; 0: it is the sandbox's own. A role's sends no messages.
+    pub role: u32,
+    /// Padding.
+    pub reserved: u32,
 }
 
 /// How a function's messages find their way.
@@ -174,6 +178,6 @@ impl Reset {
     pub const ELSE: u8 = 2;
 }
 
-const _: () = assert!(size_of::<Function>() == 104);
+const _: () = assert!(size_of::<Function>() == 112);
 const _: () = assert!(size_of::<Register>() == 24);
 const _: () = assert!(size_of::<Reset>() == 24);

@@ -46,11 +46,20 @@ pub struct Role {
     pub least_loaded: u64,
     /// Indices of the other holders, in the manifest's order, some with [`COLD`]; then [`NOBODY`].
     pub others: [u8; 8],
-    /// Entries (`u64`) of its pages in the guest's nested tables while the guest has it.
-    pub entries: Slice,
+    /// Parts of its memory in the guest's nested tables ([`Piece`]).
+    pub pieces: Slice,
     /// Own ends of its channels ([`crate::bell::End`]).
     pub ends: Slice,
-    /// Monitor-virtual address of those entries. No other entry is on that page.
+}
+
+/// Memory of a role, or registers of its functions, on one page of entries that has no others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Piece {
+    /// The entries (`u64`) while the guest has the role.
+    pub entries: Slice,
+    /// Monitor-virtual address of the first one.
     pub table: u64,
 }
 

@@ -413,7 +413,7 @@ impl Context<'_> {
         &self,
         i: usize,
     ) -> impl Iterator<Item = crate::claim::Range> + '_ {
-        let own = move |f: &&crate::claim::Function| f.owner == Some(i);
+        let own = move |f: &&crate::claim::Function| f.owner == Some(i) && f.role.is_none();
         let functions = self.claim.functions.iter().filter(own);
         let lines = !self.claim.sandboxes[i].lines.is_empty();
         let frames = functions.filter_map(|f| self.remapping.get(&f.bdf)).flatten();

@@ -217,8 +217,10 @@ pub struct Function {
     pub aliases: Vec<u16>,
     /// It forwards for others: their owners may read its configuration.
     pub bridge: bool,
-    /// Its sandbox.
+    /// Its sandbox; of a role's, the first holder.
     pub owner: Option<usize>,
+    /// The role that it belongs to.
+    pub role: Option<usize>,
     /// The grant, or where the machine describes it.
     pub place: Place,
     /// Memory BARs.
@@ -313,6 +315,13 @@ impl Claim {
     #[must_use]
     pub fn holds(&self, sandbox: usize) -> bool {
         self.roles.iter().any(|holders| holders.contains(&sandbox))
+    }
+
+    /// Tells if a function is a sandbox', for good or while that has its role.
+    #[must_use]
+    pub fn has(&self, sandbox: usize, function: &Function) -> bool {
+        let holds = |role: usize| self.roles.get(role).is_some_and(|all| all.contains(&sandbox));
+        function.role.map_or(function.owner == Some(sandbox), holds)
     }
 
     /// Finds the function that accesses memory under a requester ID: its own, or an alias that has an owner.

@@ -33,7 +33,10 @@ impl Context<'_> {
         if let Some(f) =
             self.claim.functions.iter().find(|f| f.bars.iter().any(|b| b.contains(address)))
         {
-            let owner = f.owner.map_or("nobody", |i| self.name(i));
+            let owner = match f.role {
+                Some(role) => format!("role {role}"),
+                None => f.owner.map_or("nobody", |i| self.name(i)).to_owned(),
+            };
             return format!("registers of {}, {owner}'s", f.name);
         }
         if let Some((what, _)) = self.claim.reserved.iter().find(|(_, r)| r.contains(frame)) {

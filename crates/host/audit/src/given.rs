@@ -2,7 +2,7 @@
 
 use crate::arch::Places;
 use crate::check::Context;
-use crate::claim::{Claim, Place, Range, Segment};
+use crate::claim::{Claim, Function, Place, Range, Segment};
 use crate::memory::reads;
 use crate::monitor::Parts;
 use crate::paging::{Leaf, Regime};
@@ -25,7 +25,7 @@ pub struct Given {
     pub device: bool,
     /// RAM or a channel: within a DMA's reach too.
     pub dma: bool,
-    /// It has it while it has a channel made at run time.
+    /// It has it while it has a role, or a channel made at run time.
     pub may: bool,
     /// Line of the manifest that says so.
     pub place: Place,
@@ -99,12 +99,24 @@ fn to_guest(
     if let Some(frame) = parts[index].roles {
         give(&sandbox.place, SHOWN, roles, frame, page, R);
     }
-    for function in claim.functions.iter().filter(|f| f.owner == Some(index)) {
-        for own in function.bars.iter().flat_map(|bar| pages(*bar, page)) {
-            if !function.mediated.iter().any(|m| overlaps(*m, own)) {
-                give(&function.place, DEVICE, own.start, own.start, page, RW);
-            }
+    for function in claim.functions.iter().filter(|f| f.owner == Some(index) && f.role.is_none()) {
+        for own in function.registers(page) {
+            give(&function.place, DEVICE, own.start, own.start, page, RW);
         }
+    }
+    let held = claim.functions.iter().filter(|f| f.role.is_some() && claim.has(index, f));
+    for (function, own) in held.flat_map(|f| f.registers(page).map(move |own| (f, own))) {
+        all.push(Given {
+            address: own.start,
+            frame: own.start,
+            len: page,
+            write: true,
+            execute: false,
+            device: true,
+            dma: false,
+            may: true,
+            place: function.place.clone(),
+        });
     }
     for channel in claim.channels.iter().filter(|c| claim.stands(c, index).is_some()) {
         all.push(Given {
@@ -142,6 +154,14 @@ fn to_guest(
 pub fn pages(range: Range, page: u64) -> impl Iterator<Item = Range> {
     let first = range.start / page * page;
     (first..range.end()).step_by(page as usize).map(move |start| Range { start, len: page })
+}
+
+impl Function {
+    /// Pages of its registers that its owner's guest reaches.
+    pub(crate) fn registers(&self, page: u64) -> impl Iterator<Item = Range> {
+        let all = self.bars.iter().flat_map(move |bar| pages(*bar, page));
+        all.filter(|own| !self.mediated.iter().any(|mediated| overlaps(*mediated, *own)))
+    }
 }
 
 /// Tells if ranges share an address.
@@ -215,7 +235,7 @@ impl Context<'_> {
         let absent = if configuration.contains(leaf.address) {
             let bdf = ((leaf.address - configuration.start) / function) as u16;
             let mut all = self.claim.functions.iter();
-            !all.any(|f| f.owner == Some(i) && f.bdf == bdf) && !ends.iter().any(|e| e.bdf == bdf)
+            !all.any(|f| self.claim.has(i, f) && f.bdf == bdf) && !ends.iter().any(|e| e.bdf == bdf)
         } else {
             ends.iter().any(|end| end.memory.contains(leaf.address))
         };

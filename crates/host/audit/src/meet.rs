@@ -1,7 +1,8 @@
 //! Frames that two parties reach, and frames that none may.
 
 use crate::check::Context;
-use crate::claim::{Link, Range};
+use crate::claim::{Function, Link, Range};
+use crate::given::pages;
 use crate::paging::{Leaf, Regime, entry_at};
 
 /// Sorted frames of a party, for overlaps.
@@ -58,7 +59,16 @@ impl Context<'_> {
                         });
                         let code = self.claim.arch.places().start_code == Some(f);
                         let peer = self.quiets(a, b, f) || self.quiets(b, a, f);
-                        mailbox || lock || table || states || header || lines || code || peer
+                        let role = self.moves(a, b, f);
+                        mailbox
+                            || lock
+                            || table
+                            || states
+                            || header
+                            || lines
+                            || code
+                            || peer
+                            || role
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "'s monitor", f)));
                 }
@@ -70,7 +80,8 @@ impl Context<'_> {
                             .claim
                             .in_link(f)
                             .is_some_and(|s| s.owner == a && s.to.contains(&b));
-                        report || link || self.header(a, f) || self.states(a, b, f)
+                        let role = self.moves(a, b, f);
+                        report || link || role || self.header(a, f) || self.states(a, b, f)
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "", f)));
                 }
@@ -104,6 +115,18 @@ impl Context<'_> {
         let mut pages = own.filter_map(|f| self.claim.configuration(f));
         self.claim.sandboxes[sandbox].quiets.contains(&other)
             && pages.any(|page| page.contains(frame))
+    }
+
+    /// Registers of a role's function, by which the monitors of both holders stop it and switch it on.
+    fn moves(&self, a: usize, b: usize, frame: u64) -> bool {
+        let page = self.page();
+        let both = |f: &&Function| f.role.is_some() && [a, b].iter().all(|i| self.claim.has(*i, f));
+        let mut functions = self.claim.functions.iter().filter(both);
+        functions.any(|f| {
+            let own =
+                f.mediated.iter().chain(&f.resets).copied().chain(self.claim.configuration(f));
+            own.flat_map(|range| pages(range, page)).any(|page| page.contains(frame))
+        })
     }
 
     fn both_guests(&self, a: usize, b: usize, frame: u64) -> bool {

@@ -22,6 +22,8 @@ const SNAPSHOTS: u64 = 0xFFFF_FFFF_8080_0000;
 /// The page that shows the guest its roles.
 const ROLES: u64 = 0xFFFF_FFFF_8039_0000;
 /// The own guest's table entries for memory of roles, a page for each.
+/// Most roles of a machine.
+const ROLES_OF_MACHINE: u64 = 8;
 const ROLE_TABLES: u64 = 0xFFFF_FFFF_80B0_0000;
 const VECTORS: u64 = 0xFFFF_FFFF_8020_0000;
 const REPORT: u64 = 0xFFFF_FFFF_8030_0000;
@@ -138,6 +140,10 @@ fn windows(claim: &Claim, i: usize, program: &[Segment]) -> Vec<Window> {
     for (n, _) in claim.roles.iter().enumerate().filter(|(n, _)| claim.has_memory(i, *n)) {
         let what = format!("table entries of role {n}");
         all.push(window(ROLE_TABLES + n as u64 * page, page, RW, &what));
+    }
+    for n in 0..crate::role::windows(claim, i).len() as u64 {
+        let at = ROLE_TABLES + (ROLES_OF_MACHINE + n) * page;
+        all.push(window(at, page, RW, "table entries of a role's functions"));
     }
     if sandbox.snapshot > 0 {
         all.push(window(SNAPSHOTS, snapshots(sandbox) * page, RW, "snapshots"));
@@ -355,7 +361,7 @@ impl Context<'_> {
         if !is_device(leaf) {
             return None;
         }
-        let own = |f: &&Function| f.owner == Some(i);
+        let own = |f: &&Function| self.claim.has(i, f);
         let functions = self.claim.functions.iter();
         let mine = functions.clone().filter(own);
         let page = self.page();
@@ -381,7 +387,9 @@ impl Context<'_> {
     /// Configuration pages of functions that a monitor keeps from memory when their own monitor has stopped.
     fn quieted(&self, i: usize) -> impl Iterator<Item = Range> {
         let quiets = &self.claim.sandboxes[i].quiets;
-        let of = |f: &&Function| f.owner.is_some_and(|owner| quiets.contains(&owner));
+        let of = |f: &&Function| {
+            f.role.is_none() && f.owner.is_some_and(|owner| quiets.contains(&owner))
+        };
         self.claim.functions.iter().filter(of).filter_map(|f| self.claim.configuration(f))
     }
 

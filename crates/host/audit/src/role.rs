@@ -1,12 +1,20 @@
 //! Roles: memory that a guest reaches while it has one (docs/standby.md).
 
 use crate::check::Context;
-use crate::claim::{Channel, Range};
+use crate::claim::{Channel, Claim, Range};
 use crate::paging::{Regime, entry_at};
+use std::collections::BTreeSet;
 
 /// In a mailbox, the words of roles; phases of one.
 const ROLE_WORDS: u64 = 0x990;
 const HELD: u64 = 1;
+
+/// Tables of a guest's that map registers of functions of its roles, by what each maps: apart from all else.
+pub fn windows(claim: &Claim, i: usize) -> BTreeSet<u64> {
+    let page = claim.arch.places().page;
+    let held = claim.functions.iter().filter(|f| f.role.is_some() && claim.has(i, f));
+    held.flat_map(|f| f.registers(page)).map(|own| own.start / (page * (page / 8))).collect()
+}
 
 impl Context<'_> {
     /// Channels of a role, as one of its holders sees them.
@@ -20,7 +28,9 @@ impl Context<'_> {
     pub(crate) fn role_tables(&self, i: usize, root: u64) -> Vec<u64> {
         let page = self.page();
         let first = |role| self.memory_of(i, role).map(|c| c.gpa).min();
-        let all = (0..self.claim.roles.len()).filter_map(first);
+        let memory = (0..self.claim.roles.len()).filter_map(first);
+        let windows = windows(self.claim, i).into_iter().map(|window| window * page * (page / 8));
+        let all = memory.chain(windows);
         all.map(|at| entry_at(self.words, self.claim.arch.nested(), root, at) / page * page)
             .collect()
     }
@@ -39,12 +49,14 @@ impl Context<'_> {
             if mailbox.is_none() {
                 continue;
             }
+            let memory = self.memory_of(i, n).map(|c| Range { start: c.gpa, len: c.len });
+            let functions = claim.functions.iter().filter(|f| f.role == Some(n));
+            let registers = functions.flat_map(|f| f.registers(self.page()));
+            let ranges: Vec<_> = memory.chain(registers).collect();
             let wanted: u64 = match held(&i) {
-                true => self.memory_of(i, n).map(|c| c.len).sum(),
+                true => ranges.iter().map(|range| range.len).sum(),
                 false => 0,
             };
-            let ranges: Vec<_> =
-                self.memory_of(i, n).map(|c| Range { start: c.gpa, len: c.len }).collect();
             let inside = |at: u64| ranges.iter().any(|range| range.contains(at));
             let leaves = regime.leaves.iter().filter(|leaf| inside(leaf.address));
             let has: u64 = leaves.map(|leaf| leaf.size).sum();

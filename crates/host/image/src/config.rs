@@ -19,7 +19,7 @@ use bulkhead_layout::pci::{COMMAND, Function};
 use bulkhead_layout::peer::{BusMaster, Peer};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{Kind, State};
-use bulkhead_layout::role::{COLD, NOBODY, Role};
+use bulkhead_layout::role::{COLD, NOBODY, Piece, Role};
 use bulkhead_layout::watch::Watch;
 use bulkhead_layout::{MAX_SANDBOXES, need};
 use bulkhead_plan::{self as plan, Facts, Plan, RTC, Sandbox};
@@ -355,15 +355,19 @@ fn roles(config: &mut Config, tail: &mut Tail, input: &Input, roles: &[nested::R
         let ends: Vec<_> = ends(plan, index).filter(of).map(end).collect();
         let others = role.holders.iter().filter(|holder| **holder != index);
         let cold = |holder: usize| if plan.waits(holder) { COLD } else { 0 };
+        let piece = |piece: &nested::Piece| Piece {
+            entries: tail.append(&piece.entries),
+            table: piece.at(facts(input).page) + piece.first as u64 * 8,
+        };
+        let pieces: Vec<_> = own.pieces.iter().map(piece).collect();
         let mut told = Role {
             number: own.number as u32,
             least_loaded: if role.least_loaded { u64::MAX } else { 0 },
             others: [NOBODY; 8],
             begins: (role.holders.first() == Some(&index)).into(),
             waits: plan.waits(index).into(),
-            entries: tail.append(&own.entries),
+            pieces: tail.append(&pieces),
             ends: tail.append(&ends),
-            table: ROLE_TABLES_VA + own.number as u64 * facts(input).page,
             ..Role::default()
         };
         for (to, other) in told.others.iter_mut().zip(others) {

@@ -88,6 +88,8 @@ pub struct Grant {
     pub domain: u16,
     /// Table that its owner's monitor fills for its messages.
     pub messages: Option<u64>,
+    /// It sends no messages.
+    pub silent: bool,
 }
 
 /// An IOMMU, for the boot code.
@@ -120,10 +122,15 @@ pub fn grants(
                 MAX_SANDBOXES + all.iter().position(|one| one.bdf == bdf).unwrap_or(0)
             }
         };
-        let grant = Grant { requester: bdf, root: *root, domain: domain as u16 + 1, messages };
+        let silent = granted.role.is_some();
+        let grant =
+            Grant { requester: bdf, root: *root, domain: domain as u16 + 1, messages, silent };
         let others = granted.function.requesters.iter();
         let others = others.map(move |requester| Grant { requester: *requester, ..grant });
         [grant].into_iter().chain(others).collect::<Vec<_>>()
     };
-    plan.sandboxes[index].functions.iter().zip(roots).flat_map(grants).collect()
+    let first = |role: usize| plan.roles[role].holders.first() == Some(&index);
+    // What a role's function reaches is one, whoever has it: so is its grant.
+    let own = |(granted, _): &(&Granted, _)| granted.role.is_none_or(first);
+    plan.sandboxes[index].functions.iter().zip(roots).filter(own).flat_map(grants).collect()
 }

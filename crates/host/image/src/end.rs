@@ -99,7 +99,13 @@ fn granted(own: &End) -> Granted {
         function.msix = Some(Msix { at: MSIX_AT as u8, vectors: 1, table, pba: table + PENDING });
     }
     function.bars = bars;
-    Granted { function, unconfined: false, line: own.woken.is_some(), place: Place::default() }
+    Granted {
+        function,
+        unconfined: false,
+        line: own.woken.is_some(),
+        role: None,
+        place: Place::default(),
+    }
 }
 
 /// Its configuration: what the specification asks for, then a capability that says which channel it is.

@@ -134,6 +134,7 @@ pub fn bake<T: Target>(
     let io_root = if confined { T::Devices::tables(pages, machine, &memory)? } else { None };
     let roots = { 0..sandbox.functions.len() }
         .map(|n| match own_reach(input, n) {
+            _ if !first_has(input, n) => Ok(None),
             Some(own) => T::Devices::tables(pages, machine, &own),
             None => Ok(io_root),
         })
@@ -261,9 +262,8 @@ fn space<T: Target>(
     if let Some(words) = places.roles {
         own.add(ROLES_VA, words, page, Rights::RW, "roles");
     }
-    for role in roles.iter().filter(|role| role.table != 0) {
-        let at = ROLE_TABLES_VA + role.number as u64 * page;
-        own.add(at, role.table, page, Rights::RW, "entries of a role");
+    for piece in roles.iter().flat_map(|role| &role.pieces) {
+        own.add(piece.at(page), piece.table, page, Rights::RW, "entries of a role");
     }
     if let Some((pa, len)) = places.snapshots {
         own.add(SNAPSHOTS_VA, pa, len, Rights::RW, "snapshots");
@@ -337,7 +337,13 @@ fn space<T: Target>(
     own
 }
 
-/// Memory that a function reaches if a program of a kernel drives it; `None`: its sandbox's memory.
+/// Tells if the sandbox's monitor has the tables by which a function reaches memory. Those of a role's are one holder's.
+fn first_has(input: &Input, function: usize) -> bool {
+    let role = input.plan.sandboxes[input.index].functions[function].role;
+    role.is_none_or(|role| input.plan.roles[role].holders.first() == Some(&input.index))
+}
+
+/// Memory that a function reaches if a program of a kernel drives it, or a role has it; `None`: its sandbox's memory.
 fn own_reach(input: &Input, function: usize) -> Option<Space> {
     let mut space = Space::default();
     for reach in input.plan.dma(input.index, function)? {
@@ -392,7 +398,9 @@ pub fn loads(plan: &Plan, index: usize) -> Option<&plan::Channel> {
 /// Configuration pages of the functions that a monitor keeps from memory, for a peer.
 pub fn quieted(plan: &Plan, peer: &plan::Peer) -> Vec<Span> {
     let facts = plan.machine.arch.facts();
-    let functions = plan.sandboxes[peer.sandbox].functions.iter().filter(|_| peer.quiets);
+    // What a role's function reaches is the role's. Its next holder gets that from a monitor that stopped the function.
+    let own = |granted: &&Granted| peer.quiets && granted.role.is_none();
+    let functions = plan.sandboxes[peer.sandbox].functions.iter().filter(own);
     let page = |granted: &Granted| {
         let root = plan.machine.pci.as_ref()?;
         Some(facts.configuration(root.ecam, granted.function.bdf))
@@ -450,7 +458,9 @@ impl Functions {
                     let trapped = pci::trap(&granted.function, facts.page);
                     { [trapped].into_iter().chain(resets) }
                         .for_each(|span| self.reach(span, facts.page));
+                    described.function.role = granted.role.map_or(0, |role| role as u32 + 1);
                     described.function.remap_va = match D::route(input.plan, bdf)? {
+                        _ if granted.role.is_some() => 0,
                         Route::Direct => 0,
                         Route::Table => {
                             let table = pages.take(facts.page);

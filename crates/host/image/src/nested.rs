@@ -6,7 +6,10 @@ use crate::space::Space;
 use crate::{Error, end, pci};
 use bulkhead_arch::{MapError, Memory, Rights, Stage2, TableMemory};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::{Access, Plan, Ram, Reach, Span, What};
+use bulkhead_layout::map::ROLE_TABLES_VA;
+use bulkhead_layout::role::ROLES;
+use bulkhead_plan::{Access, Granted, Plan, Ram, Reach, Span, What};
+use std::collections::BTreeMap;
 
 /// Memory that a sandbox and its devices reach: its RAM with its rights, and its channels.
 pub fn own_memory(plan: &Plan, index: usize, guest: &Guest) -> Space {
@@ -44,10 +47,27 @@ fn ram(all: &mut Space, ram: Ram, guest: &Guest) {
 pub struct Role {
     /// Its number.
     pub number: usize,
-    /// The table of its entries, and nobody else's: physical address.
+    /// What its monitor fills while the guest has it.
+    pub pieces: Vec<Piece>,
+}
+
+/// A table of the guest's with entries of a role, and nobody else's.
+pub struct Piece {
+    /// Number among the sandbox's: [`ROLES`] and above are of functions.
+    number: usize,
+    /// The table: physical address.
     pub table: u64,
-    /// Its entries while the guest has it.
+    /// Number of the first entry that is used.
+    pub first: usize,
+    /// The entries from there on while the guest has the role.
     pub entries: Vec<u64>,
+}
+
+impl Piece {
+    /// Address of the table in the monitor's address space.
+    pub fn at(&self, page: u64) -> u64 {
+        ROLE_TABLES_VA + self.number as u64 * page
+    }
 }
 
 /// Makes room for the roles of a sandbox below the root of its nested tables. No entry is there yet.
@@ -58,33 +78,65 @@ pub fn roles<F: Stage2>(
     root: u64,
 ) -> Result<Vec<Role>, Error> {
     let mut all = Vec::new();
-    for (number, role) in plan.roles_of(index) {
-        let mut space = Space::default();
-        let mut end = role.gpa;
+    let mut functions = ROLES..;
+    for (number, _) in plan.roles_of(index) {
+        let mut memory = Space::default();
         for channel in &plan.channels {
             let own = channel.stands(index).is_some_and(|stand| stand.role == number);
             if own && channel.len > 0 {
                 let rights = if channel.writes(index) { Rights::RW } else { Rights::R };
-                space.add(channel.gpa, channel.hpa, channel.len, rights, "role");
-                end = end.max(channel.gpa + channel.len);
+                memory.add(channel.gpa, channel.hpa, channel.len, rights, "role");
             }
         }
-        if end == role.gpa {
-            // A role can be without memory.
-            all.push(Role { number, table: 0, entries: Vec::new() });
-            continue;
+        let own = plan.sandboxes[index].functions.iter().filter(|one| one.role == Some(number));
+        let own: Vec<Granted> = own.cloned().collect();
+        let mut windows: BTreeMap<u64, Space> = BTreeMap::new();
+        for page in pci::mapped(&own, F::PAGE).iter().flat_map(|span| each::<F>(*span)) {
+            let window = page / (F::PAGE * bulkhead_arch::entries::<F>() as u64);
+            let space = windows.entry(window).or_default();
+            space.device(page, page, F::PAGE, Rights::RW, "registers of a role's function");
         }
-        space.bake::<F>(pages, Some(root))?;
-        let first = space.regions.first().map_or(role.gpa, |region| region.at);
-        let table = bulkhead_arch::lowest::<F>(pages, root, first);
-        let table = table.ok_or(MapError::Overlap(role.gpa))?;
-        let count = ((end - role.gpa) / F::PAGE) as usize;
-        let entries = (0..count).map(|n| TableMemory::read(pages, table, n)).collect();
-        let whole = 0..bulkhead_arch::entries::<F>();
-        whole.for_each(|n| TableMemory::write(pages, table, n, F::empty()));
-        all.push(Role { number, table, entries });
+        // A role can be without memory.
+        let memory = Some(memory).filter(|memory| !memory.regions.is_empty());
+        let memory = memory.map(|memory| (number, memory));
+        let windows = windows.into_values().map(|space| (functions.next().unwrap_or(ROLES), space));
+        let mut pieces = Vec::new();
+        for (number, space) in memory.into_iter().chain(windows) {
+            pieces.push(piece::<F>(pages, root, number, &space)?);
+        }
+        all.push(Role { number, pieces });
     }
     Ok(all)
+}
+
+/// Pages of a span.
+fn each<F: Stage2>(span: Span) -> impl Iterator<Item = u64> {
+    (span.start..span.end()).step_by(F::PAGE as usize)
+}
+
+/// Bakes memory into a table of its own, and takes the entries out of it.
+fn piece<F: Stage2>(
+    pages: &mut Pages,
+    root: u64,
+    number: usize,
+    space: &Space,
+) -> Result<Piece, Error> {
+    let at = space.regions.iter().map(|region| region.at).min().unwrap_or(0);
+    // Anything that is there already is a guest's for good, and in the same table.
+    let before = bulkhead_arch::lowest::<F>(pages, root, at);
+    let whole = || 0..bulkhead_arch::entries::<F>();
+    let used =
+        |pages: &Pages, table: u64, n: usize| TableMemory::read(pages, table, n) != F::empty();
+    if before.is_some_and(|table| whole().any(|n| used(pages, table, n))) {
+        return Err(MapError::Overlap(at).into());
+    }
+    space.bake::<F>(pages, Some(root))?;
+    let table = bulkhead_arch::lowest::<F>(pages, root, at).ok_or(MapError::Overlap(at))?;
+    let first = whole().find(|n| used(pages, table, *n)).unwrap_or(0);
+    let end = whole().rev().find(|n| used(pages, table, *n)).map_or(first, |n| n + 1);
+    let entries = (first..end).map(|n| TableMemory::read(pages, table, n)).collect();
+    whole().for_each(|n| TableMemory::write(pages, table, n, F::empty()));
+    Ok(Piece { number, table, first, entries })
 }
 
 /// Parts of the image that a sandbox is shown.
@@ -184,7 +236,8 @@ pub fn tables<F: Stage2>(
     for (words, pa) in progress.zip(shown.progress) {
         space.add(words.at, pa, words.len, Rights::RW, "progress words");
     }
-    for span in pci::mapped(&sandbox.functions, F::PAGE) {
+    let kept = sandbox.functions.iter().filter(|granted| granted.role.is_none());
+    for span in pci::mapped(&kept.cloned().collect::<Vec<_>>(), F::PAGE) {
         space.device(span.start, span.start, span.len, Rights::RW, "registers of a function");
     }
     of_image(&mut space, &|what| match what {

@@ -457,7 +457,7 @@ pub struct Channel {
     pub name: String,
     /// The sandbox that writes, or a role.
     pub from: String,
-    /// The sandboxes that read; a role, too. Messages go to each through memory of its own.
+    /// The sandboxes that read; a role, too. Messages go to each through memory of its own. Pages of a role need none.
     pub to: Vec<String>,
     /// Its size, such as `"64 KiB"`. A channel of messages has this size for each receiver, with 512 bytes of header.
     pub size: String,
@@ -680,6 +680,12 @@ pub struct Role {
     /// State of the holders that do not have it.
     #[serde(default)]
     pub standby: Standby,
+    /// PCI functions that its holder has, such as `"pci:00:05.0"`. They send no interrupts.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// Channels of the role that these functions reach.
+    #[serde(default)]
+    pub dma: Vec<String>,
 }
 
 /// State of a role's holders that do not have it.

@@ -27,6 +27,9 @@ impl Plan {
     #[must_use]
     pub fn dma(&self, sandbox: usize, function: usize) -> Option<Vec<Dma>> {
         let owner = &self.sandboxes[sandbox];
+        if let Some(role) = owner.functions[function].role {
+            return Some(self.role_dma(sandbox, role));
+        }
         let Guest::Kernel(kernel) = &owner.guest else { return None };
         let ram = owner.ram.first().filter(|_| !owner.functions[function].unconfined)?;
         let Some((program, used)) = kernel.driver(Driven::Function(function)) else {
@@ -43,6 +46,24 @@ impl Plan {
             Reached::Channel(n) => self.sections(sandbox, n),
         });
         Some(all.collect())
+    }
+
+    /// Lists the memory that a role's functions reach, whoever has it: all holders see it at one address.
+    fn role_dma(&self, holder: usize, role: usize) -> Vec<Dma> {
+        let names = self.roles.get(role).map_or(&[][..], |role| &role.dma);
+        let of = |(_, channel): &(usize, &Channel)| {
+            channel.stands(holder).is_some_and(|stand| stand.role == role)
+                && channel.part == Part::Pages
+                && names.contains(&channel.name)
+        };
+        let reached = |(n, channel): (usize, &Channel)| Dma {
+            gpa: channel.gpa,
+            hpa: channel.hpa,
+            len: channel.len,
+            write: channel.writes(holder),
+            what: Reached::Channel(n),
+        };
+        self.channels.iter().enumerate().filter(of).map(reached).collect()
     }
 
     /// Parts of a channel's regions that hold data. A device writes to regions of its own sandbox only.

@@ -285,6 +285,8 @@ pub struct Granted {
     /// It signals by its interrupt line: it has neither MSI nor MSI-X, or the
     /// manifest asks for the line.
     pub line: bool,
+    /// The role that it belongs to: the sandbox has it while it has that one.
+    pub role: Option<usize>,
     /// Line of the manifest that grants it.
     pub place: Place,
 }

@@ -47,7 +47,8 @@ pub enum What {
     Snapshots,
     /// Report of a sandbox.
     Report(usize),
-    /// A piece of a BAR: index of the function among its own, number of the BAR.
+    /// A piece of a BAR: index of the function among its own, number of the BAR. If the function is a role's, the
+    /// sandbox reaches it while it has that one.
     Bar(usize, u8),
     /// The MSI-X table of a function.
     Vectors(usize),

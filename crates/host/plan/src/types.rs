@@ -312,6 +312,8 @@ pub struct Role {
     pub cold: bool,
     /// Guest-physical address of the memory of its channels. No other memory shares its page of table entries.
     pub gpa: u64,
+    /// Channels that its functions reach, by the names of the manifest.
+    pub dma: Vec<String>,
 }
 
 /// A role at an end of a channel.

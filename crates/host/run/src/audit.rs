@@ -181,7 +181,8 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
         // Its monitor answers for the clock.
         .filter(|d| d.class != RTC)
         .flat_map(|d| d.ports.iter().map(|p| (p.first, p.last, d.name.clone(), place(&d.place))));
-    let functions = sandbox.functions.iter().flat_map(|granted| {
+    let own = sandbox.functions.iter().filter(|granted| granted.role.is_none());
+    let functions = own.flat_map(|granted| {
         let io = granted.function.bars.iter().filter(|bar| bar.kind == BarKind::Io);
         io.map(|bar| {
             let (first, last) = (bar.span.start as u16, (bar.span.end() - 1) as u16);
@@ -207,7 +208,7 @@ fn lines(plan: &Plan, sandbox: &Sandbox) -> Vec<claim::Line> {
 fn function(plan: &Plan, described: &Function) -> claim::Function {
     let granted = plan.sandboxes.iter().enumerate().find_map(|(i, s)| {
         let granted = s.functions.iter().find(|g| g.function.bdf == described.bdf)?;
-        Some((i, &granted.place))
+        Some((i, granted))
     });
     let memory = described.bars.iter().filter(|bar| bar.kind != BarKind::Io);
     // 16 bytes a vector (PCI 3.0, 6.8.2).
@@ -220,7 +221,8 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
         aliases: described.requesters.iter().map(|bdf| bdf.0).collect(),
         bridge: described.bridge.is_some(),
         owner: granted.map(|g| g.0),
-        place: place(granted.map_or(&described.place, |g| g.1)),
+        role: granted.and_then(|g| g.1.role),
+        place: place(granted.map_or(&described.place, |g| &g.1.place)),
         bars: memory.map(|bar| range(&bar.span)).collect(),
         mediated: table.into_iter().collect(),
         reach: granted.and_then(|(i, _)| reach(plan, i, described.bdf)),

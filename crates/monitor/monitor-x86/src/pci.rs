@@ -5,9 +5,10 @@
 
 use crate::{X86, ioapic};
 use bulkhead_monitor::contract::alone;
-use bulkhead_monitor::mail;
+use bulkhead_monitor::{mail, role};
 use bulkhead_monitor_abi::map::{ECAM_GPA, ECAM_SIZE, MMIO_VA, SHADOW_VA};
-use bulkhead_monitor_abi::pci::{Function, Register, Remapping, end};
+use bulkhead_monitor_abi::need;
+use bulkhead_monitor_abi::pci::{COMMAND, Function, Register, Remapping, end};
 use bulkhead_monitor_abi_x86::icr;
 use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware, Rule};
@@ -30,7 +31,17 @@ fn in_space(address: u64) -> bool {
 }
 
 fn trapped<M: X86>(m: &M, address: u64) -> Option<&Function> {
-    m.functions().iter().find(|f| address.wrapping_sub(f.trap) < f.trap_len)
+    let here = |f: &&Function| address.wrapping_sub(f.trap) < f.trap_len;
+    m.functions().iter().find(here).filter(|f| has(m, f))
+}
+
+/// Tells if the sandbox has a function that it is shown: one of a role's comes and goes with that.
+#[inline(always)]
+fn has<M: X86>(m: &M, function: &Function) -> bool {
+    !M::has(need::ROLE)
+        || !M::enforced("role-function")
+        || function.role == 0
+        || role::has(m, function.role - 1)
 }
 
 /// Tells if an address is a channel's doorbell.
@@ -66,7 +77,7 @@ fn configure<M: X86>(
     write: Option<u32>,
 ) -> Option<Result<u32, Denied>> {
     // The list has what this sandbox is shown, and nothing else. So other functions cannot even be named.
-    match m.functions().iter().find(|f| f.bdf == bdf) {
+    match m.functions().iter().find(|f| f.bdf == bdf).filter(|f| has(m, f)) {
         // Alone: a step may take several accesses, and a reset moves BARs meanwhile.
         Some(function) => alone(m, || bulkhead_pci::config(&Pci(m), function, offset, size, write)),
         // A kernel probes for functions by reading, so that leaves no record.
@@ -112,7 +123,18 @@ pub fn port<M: X86>(m: &M, port: u32, size: u8, write: Option<u32>) -> Option<Re
 pub fn quiet<M: X86>(m: &M) -> Result<(), u64> {
     // Before the memory is given anew: a device that goes on would write into the next life.
     let functions = if M::enforced("device-quiet") { m.functions() } else { &[] };
-    bulkhead_pci::stop_all(&Pci(m), functions.iter().map(|f| (f, m.resets(f.resets))))
+    // A role's function can be another sandbox' now.
+    let own = functions.iter().filter(|f| has(m, f));
+    bulkhead_pci::stop_all(&Pci(m), own.map(|f| (f, m.resets(f.resets))))
+}
+
+/// Switches the functions of a role on: they answer at their registers, and reach the memory of the role.
+pub fn hand_over<M: X86>(m: &M, role: u32) {
+    const MEMORY_AND_BUS_MASTER: u32 = 0b110;
+    for function in m.functions().iter().filter(|f| f.role == role.wrapping_add(1)) {
+        // A function that does not come back from its reset stays silent.
+        let _ = bulkhead_pci::config(&Pci(m), function, COMMAND, 2, Some(MEMORY_AND_BUS_MASTER));
+    }
 }
 
 /// Says for each channel's end on a line that the line's entry in the guest's table has changed; by the holder of
@@ -184,6 +206,10 @@ impl<M: X86> Hardware for Pci<'_, M> {
     }
 
     fn message(&self, function: &Function, wanted: [u32; 3]) -> Result<[u32; 3], Denied> {
+        // Where a role's function sends could not be changed in time.
+        if M::has(need::ROLE) && function.role != 0 {
+            return Err(Denied);
+        }
         x86::message(self, function, wanted)
     }
 

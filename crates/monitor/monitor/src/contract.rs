@@ -11,7 +11,7 @@ use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::peer::{BusMaster, Peer};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
-use bulkhead_monitor_abi::role::{ROLES, Role};
+use bulkhead_monitor_abi::role::{Piece, ROLES, Role};
 use bulkhead_monitor_abi::snapshot;
 use bulkhead_monitor_abi::watch::{FixedPage, PART, Progress};
 use core::cell::Cell;
@@ -100,6 +100,8 @@ pub trait Layout {
     fn links(&self) -> &[Link];
     /// Roles that the sandbox can hold.
     fn roles(&self) -> &[Role];
+    /// Parts of a role's memory.
+    fn role_pieces(&self, pieces: Slice) -> &[Piece];
     /// Own ends of a role's channels.
     fn role_ends(&self, ends: Slice) -> &[End];
     /// Words that show the guest its roles. Only with [`Config::roles`].
@@ -202,6 +204,8 @@ pub trait Devices {
     /// # Errors
     /// A register of a function that goes on.
     fn quiet(&self) -> Result<(), u64>;
+    /// Lets the functions of a role, by its number, reach memory. Its memory and their registers are the guest's now.
+    fn hand_over(&self, role: u32);
     /// Keeps a function of another sandbox from memory. That sandbox' cores are stopped.
     fn keep_off(&self, function: &BusMaster);
     /// Gives back locks between sandboxes that cores of this one have held, none of which runs any more.

@@ -28,14 +28,18 @@ impl<M: Monitor> Side for Part<'_, M> {
 
     #[inline(never)]
     fn map(&self, epoch: u64) {
-        let entries = self.0.entries(self.1.entries);
-        let mut at = self.1.table;
-        for &entry in entries {
-            // Entries are baked: the monitor decides whether, never where to. The page has no others.
-            self.0.memory().store(at, if epoch == 0 { 0 } else { entry });
-            at = at.wrapping_add(8);
+        for piece in self.0.role_pieces(self.1.pieces) {
+            let mut at = piece.table;
+            for &entry in self.0.entries(piece.entries) {
+                // Entries are baked: the monitor decides whether, never where to. The page has no others.
+                self.0.memory().store(at, if epoch == 0 { 0 } else { entry });
+                at = at.wrapping_add(8);
+            }
         }
         self.0.flush();
+        if epoch != 0 {
+            self.0.hand_over(self.1.number);
+        }
         // The guest sees its right behind its memory.
         let shown = &self.0.roles_shown()[self.1.number as usize % ROLES];
         shown.store(epoch, Ordering::Release);
@@ -100,6 +104,18 @@ impl<M: Monitor> Part<'_, M> {
 fn parts<M: Monitor>(m: &M) -> impl Iterator<Item = Part<'_, M>> {
     let roles = if M::has(need::ROLE) { m.roles() } else { &[] };
     roles.iter().map(move |role| Part(m, role))
+}
+
+/// Tells if this sandbox has a role, by its number. Without roles it has all there is.
+#[inline(always)]
+pub fn has<M: Monitor>(m: &M, number: u32) -> bool {
+    !M::has(need::ROLE) || held(m, number)
+}
+
+#[inline(never)]
+fn held<M: Monitor>(m: &M, number: u32) -> bool {
+    let own = m.mailbox(m.config().sandbox);
+    role::phase(own.roles[number as usize % ROLES].load(Ordering::Acquire)) == HELD
 }
 
 /// Begins with the machine, or as a spare monitor.

@@ -135,8 +135,13 @@ fn controller() -> Function {
 /// One of each kind, and whether it owns its interrupt line.
 #[must_use]
 pub fn all() -> Vec<Granted> {
-    let grant =
-        |(function, line)| Granted { function, unconfined: false, line, place: Place::default() };
+    let grant = |(function, line)| Granted {
+        function,
+        unconfined: false,
+        line,
+        role: None,
+        place: Place::default(),
+    };
     let all = [express(), conventional(), large(), sleeper(), stubborn(), peculiar(), controller()];
     all.into_iter().zip([false, true, false, true, false, false, false]).map(grant).collect()
 }

@@ -494,7 +494,9 @@ impl Context<'_> {
         }
         for r in unit.remapped(self.words, entry) {
             let owners = self.claim.sandboxes.iter().enumerate().filter(|(i, s)| {
-                function.is_some_and(|f| f.owner == Some(*i)) || ioapic && !s.lines.is_empty()
+                // A role's function sends no messages.
+                let own = |f: &Function| f.owner == Some(*i) && f.role.is_none();
+                function.is_some_and(own) || ioapic && !s.lines.is_empty()
             });
             let mut cores = owners.flat_map(|(_, s)| &s.core_ids);
             let (to, vector) = (r.destination(), r.vector());

@@ -412,7 +412,9 @@ impl Context<'_> {
                 continue;
             };
             let lines = ioapic == Some(source);
-            let owner = self.claim.requester(source).and_then(|function| function.owner);
+            let sends = |function: &&crate::claim::Function| function.role.is_none();
+            let owner = self.claim.requester(source).filter(sends);
+            let owner = owner.and_then(|function| function.owner);
             let owners = self.claim.sandboxes.iter().enumerate();
             let mut owners =
                 owners.filter(|(i, s)| owner == Some(*i) || lines && !s.lines.is_empty());

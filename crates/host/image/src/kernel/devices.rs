@@ -79,7 +79,7 @@ impl Devices<'_> {
         build: &mut Build<K>,
         made: &mut Made,
         name: &str,
-        Granted { function, line, .. }: &Granted,
+        Granted { function, line, role, .. }: &Granted,
     ) -> Result<(), String> {
         let config = build.ground.config(self.plan, function.bdf);
         let page = Span { start: config, len: PAGE };
@@ -92,6 +92,8 @@ impl Devices<'_> {
         for bar in &function.bars {
             let rights = Rights::READ.and(Rights::WRITE);
             match bar.kind {
+                // A role's holder has no ports of it: they could not be taken away.
+                BarKind::Io if role.is_some() => {}
                 BarKind::Io => {
                     let (first, len) = (bar.span.start as u16, bar.span.len as u16);
                     self.ports(
@@ -110,6 +112,10 @@ impl Devices<'_> {
                     made.tell(&format!("{name}:{}", bar.number), Grant::Memory(memory))?;
                 }
             }
+        }
+        if role.is_some() {
+            // The monitor switches it on when the role comes.
+            return Ok(());
         }
         // A line that it is not to use may be another's as well.
         build.at_start(config + COMMAND, if *line { ON } else { ON | NO_LINE })

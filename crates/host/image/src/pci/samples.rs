@@ -15,7 +15,7 @@ pub fn function(bdf: u16) -> Function {
 }
 
 pub fn grant(function: Function, line: bool) -> Granted {
-    Granted { function, unconfined: false, line, place: Place::default() }
+    Granted { function, unconfined: false, line, role: None, place: Place::default() }
 }
 
 pub fn memory(number: u8, wide: bool, start: u64, len: u64) -> Bar {

@@ -45,7 +45,11 @@ pub fn tables(
             Some(grant) => Requester {
                 root: grant.root,
                 domain: grant.domain,
-                messages: grant.messages.map_or(Messages::Pass, Messages::Remap),
+                messages: match grant.messages {
+                    _ if grant.silent => Messages::Abort,
+                    None => Messages::Pass,
+                    Some(table) => Messages::Remap(table),
+                },
             },
             None if iommu.ioapic() == Some(bdf) => {
                 Requester { messages: ioapic, ..Requester::default() }
@@ -106,8 +110,13 @@ mod tests {
     #[test]
     fn only_owners_have_rights() {
         let mut pages = Pages::new(Arch::Svm.facts());
-        let grant =
-            |requester| Grant { requester, root: Some(0x5000), domain: 3, messages: Some(0x7000) };
+        let grant = |requester| Grant {
+            requester,
+            root: Some(0x5000),
+            domain: 3,
+            messages: Some(0x7000),
+            silent: false,
+        };
         let grants = [grant(OWN), grant(ALIAS)];
         let made = tables(&mut pages, &machine(), &grants, Messages::Pass);
         assert_eq!(made.base, 0xFED8_0000);

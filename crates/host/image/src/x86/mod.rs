@@ -333,7 +333,9 @@ fn each_port(sandbox: &Sandbox, mut allow: impl FnMut(u16)) {
     for ports in sandbox.devices.iter().filter(|d| d.class != RTC).flat_map(|d| &d.ports) {
         (ports.first..=ports.last).for_each(&mut allow);
     }
-    for bar in sandbox.functions.iter().flat_map(|granted| &granted.function.bars) {
+    // Ports of a role's function could not be taken away.
+    let own = sandbox.functions.iter().filter(|granted| granted.role.is_none());
+    for bar in own.flat_map(|granted| &granted.function.bars) {
         if bar.kind == plan::BarKind::Io {
             let ports = bar.span.start..bar.span.end();
             ports.for_each(|port| allow(port as u16));

@@ -56,7 +56,8 @@ fn blocks(plan: &Plan) -> Result<Vec<Block>, Error> {
             let block = |core| Block { source, requester, core, vectors };
             all.extend(cores(sandbox).into_iter().map(block));
         };
-        for granted in &sandbox.functions {
+        // A role's functions have no entry: they send no interrupts.
+        for granted in sandbox.functions.iter().filter(|granted| granted.role.is_none()) {
             let bdf = granted.function.bdf;
             add(Source::Function(bdf), bdf, any);
         }
@@ -324,7 +325,13 @@ mod tests {
     #[test]
     fn only_owners_have_contexts() {
         let mut pages = Pages::new(Arch::Svm.facts());
-        let grant = |requester, root, domain| Grant { requester, root, domain, messages: None };
+        let grant = |requester, root, domain| Grant {
+            requester,
+            root,
+            domain,
+            messages: None,
+            silent: false,
+        };
         let grants = [
             grant(DISK, Some(0x5000), 1),
             grant(CARD, Some(0x6000), 2),

@@ -10,6 +10,7 @@ use crate::source::{Location, k, n};
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::{KINDS, Kind};
+use bulkhead_layout::role::ROLES;
 use bulkhead_plan as plan;
 use bulkhead_plan::{Appended, Channel, Part, System, Wanted};
 
@@ -260,14 +261,37 @@ pub fn functions(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::G
         Some(plan::Granted {
             unconfined: grant.detailed().dma == raw::Dma::Unconfined,
             line: super::pci::uses_line(&function, grant),
+            role: None,
             function,
             place: cx.at(item, &[k("devices"), n(index)]).place(),
         })
     };
     let mut granted: Vec<_> = item.devices.iter().enumerate().filter_map(grant).collect();
+    granted.extend(of_roles(cx, machine, &item.name));
     granted.sort_by_key(|granted| granted.function.bdf);
     granted.dedup_by_key(|granted| granted.function.bdf);
     granted
+}
+
+/// PCI functions that a sandbox has while it has a role. They send no interrupts: an entry for those could not move.
+fn of_roles(cx: &Context<'_, '_>, machine: &plan::Machine, holder: &str) -> Vec<plan::Granted> {
+    let held = |(_, role): &(usize, &Item<raw::Role>)| role.holders.iter().any(|one| one == holder);
+    let roles = cx.roles.iter().enumerate().take(ROLES).filter(held);
+    let grant = |number: usize, role: &Item<raw::Role>, index: usize| plan::Granted {
+        function: super::pci::the_one(machine, &role.devices[index]).cloned().unwrap_or_default(),
+        unconfined: false,
+        line: false,
+        role: Some(number),
+        place: cx.at(role, &[k("devices"), n(index)]).place(),
+    };
+    let known = |role: &Item<raw::Role>, index: &usize| {
+        super::pci::the_one(machine, &role.devices[*index]).is_some()
+    };
+    let all = roles.flat_map(|(number, role)| {
+        let indices = (0..role.devices.len()).filter(|index| known(role, index));
+        indices.map(|index| grant(number, role, index)).collect::<Vec<_>>()
+    });
+    all.collect()
 }
 
 /// The regions of a channel, each with the place of its size.

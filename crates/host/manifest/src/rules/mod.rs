@@ -19,6 +19,7 @@ pub mod pci;
 pub mod peer;
 pub mod rights;
 pub mod role;
+pub mod role_device;
 mod snapshot;
 pub mod watch;
 
@@ -119,6 +120,8 @@ pub const ALL: &[Rule] = &[
     role::role_count,
     role::role_channel,
     role::role_size,
+    role_device::role_device,
+    role_device::role_dma,
     role::health_failover,
     peer::spare_unused,
     snapshot::snapshot_size,
@@ -292,6 +295,8 @@ pub const NAMES: &[&str] = &[
     "program-watchdog",
     "role-channel",
     "role-count",
+    "role-device",
+    "role-dma",
     "role-holders",
     "role-size",
     "sandbox-none",

@@ -61,13 +61,28 @@ pub fn the_one<'m>(machine: &'m Machine, name: &str) -> Option<&'m Function> {
 }
 
 struct Grant<'a> {
+    /// Its owner; of a role, the one that has it at first.
     sandbox: &'a Item<raw::Sandbox>,
+    role: Option<&'a Item<raw::Role>>,
     function: &'a Function,
     detailed: raw::DetailedGrant,
     at: Location,
 }
 
-/// Every function that is granted, in the order of the file.
+impl Grant<'_> {
+    /// The name of the sandbox or the role that has it.
+    fn owner(&self) -> &str {
+        self.role.map_or(&self.sandbox.name, |role| &role.name)
+    }
+
+    /// True if both functions are always one sandbox'.
+    fn together(&self, other: &Self) -> bool {
+        let role = |grant: &Self| grant.role.map(|role| role.index);
+        self.sandbox.index == other.sandbox.index && role(self) == role(other)
+    }
+}
+
+/// Every function that is granted, in the order of the file: those of sandboxes, then those of roles.
 fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
     let Some(machine) = &cx.machine else {
         return Vec::new();
@@ -77,7 +92,18 @@ fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
         for (index, grant) in sandbox.devices.iter().enumerate() {
             if let Some(function) = the_one(machine, grant.name()) {
                 let at = cx.at(sandbox, &[k("devices"), n(index)]);
-                all.push(Grant { sandbox, function, detailed: grant.detailed(), at });
+                all.push(Grant { sandbox, role: None, function, detailed: grant.detailed(), at });
+            }
+        }
+    }
+    for role in &cx.roles {
+        let first = role.holders.first().and_then(|first| cx.sandbox_index(first));
+        let Some(sandbox) = first.map(|first| &cx.sandboxes[first]) else { continue };
+        for (index, name) in role.devices.iter().enumerate() {
+            if let Some(function) = the_one(machine, name) {
+                let (role, at) = (Some(role), cx.at(role, &[k("devices"), n(index)]));
+                let detailed = raw::DeviceGrant::Name(name.clone()).detailed();
+                all.push(Grant { sandbox, role, function, detailed, at });
             }
         }
     }
@@ -95,28 +121,32 @@ pub fn pci_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
         return;
     };
-    for sandbox in &cx.sandboxes {
-        for (index, grant) in sandbox.devices.iter().enumerate().filter(|(_, g)| is_pci(g.name())) {
-            let fitting = matching(machine, grant.name());
-            if fitting.len() == 1 {
-                continue;
-            }
-            let (message, help) = if fitting.is_empty() {
-                let own: Vec<_> =
-                    machine.functions.iter().filter(|f| nobody(f).is_none()).collect();
-                let help = match own.is_empty() {
-                    true => "it has none that can be granted".to_owned(),
-                    false => format!("those that can be granted are {}", show(&own)),
-                };
-                let name = brief(grant.name());
-                (format!("machine `{}` has no PCI function `{name}`", machine.name), help)
-            } else {
-                let help = format!("name one by its address: {}", show(&fitting));
-                (format!("`{}` fits {} functions", brief(grant.name()), fitting.len()), help)
-            };
-            let at = cx.at(sandbox, &[k("devices"), n(index)]);
-            found.push(Diagnostic::new("pci-unknown", at, message).help(help));
+    let names = cx.sandboxes.iter().flat_map(|sandbox| {
+        let names = sandbox.devices.iter().map(raw::DeviceGrant::name).enumerate();
+        names.map(move |(index, name)| (name, cx.at(sandbox, &[k("devices"), n(index)])))
+    });
+    let of_roles = cx.roles.iter().flat_map(|role| {
+        let names = role.devices.iter().enumerate();
+        names.map(move |(index, name)| (&**name, cx.at(role, &[k("devices"), n(index)])))
+    });
+    for (name, at) in names.chain(of_roles).filter(|(name, _)| is_pci(name)) {
+        let fitting = matching(machine, name);
+        if fitting.len() == 1 {
+            continue;
         }
+        let (message, help) = if fitting.is_empty() {
+            let own: Vec<_> = machine.functions.iter().filter(|f| nobody(f).is_none()).collect();
+            let help = match own.is_empty() {
+                true => "it has none that can be granted".to_owned(),
+                false => format!("those that can be granted are {}", show(&own)),
+            };
+            let name = brief(name);
+            (format!("machine `{}` has no PCI function `{name}`", machine.name), help)
+        } else {
+            let help = format!("name one by its address: {}", show(&fitting));
+            (format!("`{}` fits {} functions", brief(name), fitting.len()), help)
+        };
+        found.push(Diagnostic::new("pci-unknown", at, message).help(help));
     }
 }
 
@@ -144,7 +174,9 @@ pub fn pci_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         };
         let message = format!(
             "PCI function {} belongs to `{}` and to `{}`",
-            grant.function.bdf, first.sandbox.name, grant.sandbox.name
+            grant.function.bdf,
+            first.owner(),
+            grant.owner()
         );
         found.push(
             Diagnostic::new("pci-twice", grant.at.clone(), message)
@@ -163,7 +195,7 @@ pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     };
     for grant in grants(cx) {
         let unconfined = grant.detailed.dma == raw::Dma::Unconfined;
-        let (bdf, at, name) = (grant.function.bdf, grant.at, &grant.sandbox.name);
+        let (bdf, at, name) = (grant.function.bdf, grant.at.clone(), grant.owner());
         let linux = matches!(grant.sandbox.guest, raw::Guest::Linux { .. });
         let (message, help) = match (machine.iommu.is_some(), unconfined) {
             (false, _) if linux => (
@@ -178,6 +210,10 @@ pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                      addresses can have it with `{{ device = \"pci:{bdf}\", \
                      dma = \"unconfined\" }}`"
                 ),
+            ),
+            (false, false) if grant.role.is_some() => (
+                format!("nothing confines the DMA of {bdf}, so it cannot move with a role"),
+                "take a machine with an IOMMU, or leave it out".to_owned(),
             ),
             (false, false) => (
                 match cx.multikernel() {
@@ -221,7 +257,7 @@ fn alike(a: &Function, b: &Function) -> Option<String> {
 pub fn pci_group(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     for (index, grant) in grants.iter().enumerate() {
-        let others = grants[..index].iter().filter(|g| g.sandbox.index != grant.sandbox.index);
+        let others = grants[..index].iter().filter(|other| !grant.together(other));
         let mut clashes = others.filter_map(|other| {
             let same = other.function.bdf == grant.function.bdf;
             // That has a rule of its own.
@@ -295,7 +331,7 @@ pub fn pci_page(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let size = machine.arch.facts().page;
     for grant in &grants {
         let owned = |f: &Function| {
-            grants.iter().any(|g| g.function.bdf == f.bdf && g.sandbox.index == grant.sandbox.index)
+            grants.iter().any(|other| other.function.bdf == f.bdf && grant.together(other))
         };
         for other in machine.functions.iter().filter(|f| f.bdf != grant.function.bdf) {
             let together = owned(other);

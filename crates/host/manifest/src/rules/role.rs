@@ -191,6 +191,7 @@ pub fn roles(cx: &Context<'_, '_>) -> Vec<plan::Role> {
         least_loaded: item.choose == Choose::LeastLoaded,
         cold: item.standby == Standby::Cold,
         gpa: gpa(cx, number),
+        dma: item.dma.clone(),
     };
     cx.roles.iter().enumerate().take(ROLES).map(role).collect()
 }

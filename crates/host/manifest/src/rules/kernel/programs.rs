@@ -404,7 +404,11 @@ pub fn program_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             let all: Vec<&str> = maps.chain(channels).collect();
             for (index, name) in device.dma().iter().enumerate() {
                 let at = cx.at(used.program, &[k("devices"), n(used.index), k("dma"), n(index)]);
-                let (message, help) = if !crate::rules::pci::is_pci(used.name) {
+                let role = role(cx, &parts, used.driven);
+                let (message, help) = if let Some(role) = role {
+                    let message = format!("`{}` is a device of role `{role}`", brief(used.name));
+                    (message, "leave `dma` out here: it is a key of the role".to_owned())
+                } else if !crate::rules::pci::is_pci(used.name) {
                     let message = format!("`{}` is no PCI function", brief(used.name));
                     (message, "leave out `dma`: only PCI functions access memory".to_owned())
                 } else if device.dma()[..index].contains(name) {
@@ -503,11 +507,22 @@ fn interrupts(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> (usize
         return (1, "");
     }
     let Driven::Function(index) = driven else { return (0, "it has no line") };
+    if role(cx, parts, Some(driven)).is_some() {
+        return (0, "a role's function sends none");
+    }
     let granted = crate::rules::build::functions(cx, parts.sandbox);
     let function = granted.get(index).map(|one| &one.function);
     let vectors = function.and_then(|one| one.msix).map(|msix| usize::from(msix.vectors));
     let message = usize::from(function.is_some_and(|one| one.msi.is_some()));
     (vectors.unwrap_or(message), "it sends no messages, and has no line")
+}
+
+/// The name of the role that a device belongs to.
+fn role<'a>(cx: &'a Context<'_, '_>, parts: &Parts<'_>, driven: Option<Driven>) -> Option<&'a str> {
+    let Driven::Function(index) = driven? else { return None };
+    let granted = crate::rules::build::functions(cx, parts.sandbox);
+    let role = granted.get(index)?.role?;
+    Some(&cx.roles.get(role)?.name)
 }
 
 /// The line by which a device signals, if it does so by a line.

@@ -1,0 +1,52 @@
+//! QEMU's `edu`, 00:08.0: it carries bytes between memory and a buffer of its own (QEMU, docs/specs/edu).
+
+use bulkhead_sdk::{Moved, pci};
+
+/// Its configuration space.
+pub const FUNCTION: pci::Function = pci::Function(0x40);
+/// Its registers, by the machine description.
+const REGISTERS: u64 = 0xFEA0_0000;
+/// Gives the complement of what was written.
+const ALIVE: u64 = 0x04;
+const SOURCE: u64 = 0x80;
+const DESTINATION: u64 = 0x88;
+const COUNT: u64 = 0x90;
+const COMMAND: u64 = 0x98;
+const START: u64 = 1;
+const TO_RAM: u64 = 1 << 1;
+/// Address of its own memory, as its engine counts.
+const BUFFER: u64 = 0x4_0000;
+
+fn load(offset: u64) -> u64 {
+    // SAFETY: the device's registers: a read there changes nothing that this program relies on.
+    unsafe { u64::load(REGISTERS + offset) }
+}
+
+fn store(offset: u64, value: u64) {
+    // SAFETY: the device's registers. What it is told to reach is memory of the role, which is shared and atomic here.
+    unsafe { value.store(REGISTERS + offset) }
+}
+
+/// Tells if the device answers.
+pub fn answers() -> bool {
+    const WORD: u32 = 0x1234_5678;
+    // SAFETY: as in `load` and `store`, by 32 bits: the register is one of these.
+    unsafe {
+        WORD.store(REGISTERS + ALIVE);
+        u32::load(REGISTERS + ALIVE) == !WORD
+    }
+}
+
+/// Starts to carry a page to the device's buffer, or from there.
+pub fn start(page: u64, to_ram: bool) {
+    let (from, to) = if to_ram { (BUFFER, page) } else { (page, BUFFER) };
+    store(SOURCE, from);
+    store(DESTINATION, to);
+    store(COUNT, 4096);
+    store(COMMAND, START | if to_ram { TO_RAM } else { 0 });
+}
+
+/// Tells if it still carries.
+pub fn busy() -> bool {
+    load(COMMAND) & START != 0
+}
