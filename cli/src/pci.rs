@@ -52,12 +52,12 @@ pub fn functions(out: &mut String, plan: &Plan) {
         let grant = granted(plan).find(|(_, one)| one.function.bdf == function.bdf);
         let dma = match (&grant, iommu) {
             (Some((_, one)), _) if one.unconfined => "unconfined",
-            (Some((owner, _)), _) => &format!("memory of {}", owner.name),
+            (Some((owner, one)), _) => &format!("memory of {}", plan.owner(owner, one)),
             (None, true) => "blocked",
             (None, false) => "switched off",
         };
         let (owner, why) = match (&grant, nobody(function)) {
-            (Some((owner, one)), _) => (owner.name.clone(), format!("line {}", one.place.line)),
+            (Some((owner, one)), _) => (plan.owner(owner, one), format!("line {}", one.place.line)),
             (None, Some(why)) => ("nobody".into(), why.to_owned()),
             (None, None) => ("-".into(), "-".into()),
         };
@@ -67,7 +67,11 @@ pub fn functions(out: &mut String, plan: &Plan) {
             format!("{:06x}", function.class),
             function.group.map_or("-".into(), |group| group.to_string()),
             joined(function.bars.iter().map(bar)),
-            interrupts(function, grant.as_ref().is_some_and(|(_, one)| one.line)),
+            match &grant {
+                // It sends none to anybody.
+                Some((_, one)) if one.role.is_some() => "-".into(),
+                grant => interrupts(function, grant.as_ref().is_some_and(|(_, one)| one.line)),
+            },
             reset(function).into(),
             dma.to_owned(),
             owner,
@@ -156,9 +160,15 @@ pub fn not_confined(plan: &Plan) -> Vec<Remark> {
              kernel alone",
         );
     }
+    let index =
+        |of: &Sandbox| plan.sandboxes.iter().position(|one| one.name == of.name).unwrap_or(0);
     for (owner, one) in granted(plan) {
         let function = &one.function;
-        let name = format!("pci:{} of {}", function.bdf, owner.name);
+        let name = format!("pci:{} of {}", function.bdf, plan.owner(owner, one));
+        // A role's is listed once.
+        if one.role.is_some_and(|role| plan.roles[role].holders.first() != Some(&index(owner))) {
+            continue;
+        }
         if one.unconfined {
             add(
                 format!("DMA of {name}"),
@@ -178,7 +188,9 @@ pub fn not_confined(plan: &Plan) -> Vec<Remark> {
             add(format!("restart of {name}"), effect);
         }
         let group = |f: &&Function| f.group.is_some() && f.group == function.group;
-        let foreign = |f: &&Function| !owner.functions.iter().any(|g| g.function.bdf == f.bdf);
+        let own = |g: &&Granted| g.role == one.role;
+        let foreign =
+            |f: &&Function| !owner.functions.iter().filter(own).any(|g| g.function.bdf == f.bdf);
         let others = plan.machine.functions.iter().filter(group).filter(foreign);
         let others = joined(others.map(|f| f.bdf));
         if others != "-" {

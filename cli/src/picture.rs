@@ -177,7 +177,7 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
         .devices
         .iter()
         .map(|device| format!("{} ({})", device.name, table::ports(device)))
-        .chain(sandbox.functions.iter().map(|one| format!("pci:{}", one.function.bdf)))
+        .chain(sandbox.functions.iter().map(table::function))
         .collect();
     let memory: u64 = sandbox.ram.iter().map(|ram| ram.len).sum();
     let lives = match table::over_lives(plan, index) {

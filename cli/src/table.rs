@@ -9,8 +9,8 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_manifest::size::show;
 use bulkhead_plan::{
-    Bell, Build, Channel, Criticality, Device, Guest, Ladder, Part, Plan, Reach, Sandbox, Span,
-    Step, What,
+    Bell, Build, Channel, Criticality, Device, Granted, Guest, Ladder, Part, Plan, Reach, Sandbox,
+    Span, Step, What,
 };
 
 /// The owner of a piece of the machine's memory.
@@ -115,9 +115,16 @@ pub fn ports(device: &Device) -> String {
     joined(device.ports.iter().map(|ports| port_range(*ports)))
 }
 
+/// Name of a function, and that it comes and goes with a role.
+#[must_use]
+pub fn function(granted: &Granted) -> String {
+    let moves = if granted.role.is_some() { " (with its role)" } else { "" };
+    format!("pci:{}{moves}", granted.function.bdf)
+}
+
 /// Names of a sandbox's devices and functions.
 pub fn owned(sandbox: &Sandbox) -> impl Iterator<Item = String> {
-    let functions = sandbox.functions.iter().map(|one| format!("pci:{}", one.function.bdf));
+    let functions = sandbox.functions.iter().map(function);
     sandbox.devices.iter().map(|device| device.name.clone()).chain(functions)
 }
 
@@ -317,7 +324,13 @@ fn rights(out: &mut String, plan: &Plan) {
                     )
                 }
                 What::Report(other) => format!("report of {}", plan.sandboxes[other].name),
-                What::Bar(n, bar) => format!("BAR {bar} of pci:{}", bdf(n)),
+                What::Bar(n, bar) => match sandbox.functions[n].role {
+                    Some(role) => {
+                        let role = &plan.roles[role].name;
+                        format!("BAR {bar} of pci:{}, while it has role {role}", bdf(n))
+                    }
+                    None => format!("BAR {bar} of pci:{}", bdf(n)),
+                },
                 What::Vectors(n) => format!("MSI-X table of pci:{}, mediated", bdf(n)),
                 What::Registers(n) => format!("registers of {}", end(n)),
                 What::EndVectors(n) => format!("MSI-X table of {}", end(n)),
@@ -448,11 +461,22 @@ fn roles(out: &mut String, plan: &Plan) {
         let regions = plan.channels.iter().filter(of).filter(|c| c.part != Part::Rx);
         let channels: Vec<_> = regions.map(|c| c.name.clone()).collect();
         let choice = if role.least_loaded { "the one with the fewest roles" } else { "the first" };
-        vec![role.name.clone(), joined(&holders), choice.into(), joined(&channels)]
+        let first = role.holders.first().map(|first| &plan.sandboxes[*first]);
+        let own = first.iter().flat_map(|first| &first.functions).filter(|f| f.role == Some(n));
+        let functions: Vec<_> = own.map(|f| format!("pci:{}", f.function.bdf)).collect();
+        let reach = joined(&role.dma);
+        vec![
+            role.name.clone(),
+            joined(&holders),
+            choice.into(),
+            joined(&channels),
+            joined(&functions),
+            reach,
+        ]
     };
     let rows: Vec<_> = plan.roles.iter().enumerate().map(row).collect();
     if !rows.is_empty() {
-        let heads = ["role", "holders", "next", "channels that move"];
+        let heads = ["role", "holders", "next", "channels that move", "functions", "they reach"];
         table(out, "Roles", &heads, &rows);
     }
 }

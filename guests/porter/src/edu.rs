@@ -23,7 +23,7 @@ fn load(offset: u64) -> u64 {
 }
 
 fn store(offset: u64, value: u64) {
-    // SAFETY: the device's registers. What it is told to reach is memory of the role, which is shared and atomic here.
+    // SAFETY: the device's registers. It reaches memory of the role alone, which is shared and atomic here.
     unsafe { value.store(REGISTERS + offset) }
 }
 

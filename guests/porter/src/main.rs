@@ -1,8 +1,8 @@
 //! The driver of a device that is a role's: one sandbox has it, and another one stands by.
 //!
-//! It has a device (QEMU's `edu`) carry a page of the channel `pages` to the device and back to the next page, again
-//! and again, and looks whether each word came back. It counts in the channel `done`, which a judge reads. Both
-//! channels are those of the role `porter`, and the device reaches `pages` alone.
+//! QEMU's `edu` carries a page of the channel `pages` into itself, and back to the next page, again and again. The
+//! driver looks whether each word came back, and counts in the channel `done`, which a judge reads. Both channels are
+//! those of the role `porter`, and the device reaches `pages` alone.
 //!
 //! Arguments:
 //!
@@ -175,6 +175,8 @@ fn guest(context: Context) -> u32 {
     let asked = context.arg("early");
     println!("porter: life {life}");
     let mut held: Option<Held> = None;
+    // Its timer runs from then on.
+    rest(context);
     hypercall::ready();
     loop {
         rest(context);

@@ -5,7 +5,7 @@
 use super::driver::Job;
 use super::explained;
 use super::mutate::{MUTATIONS, Out, last};
-use super::{ladder, peer, ring, standby, sweep, walk, warm, watchdog};
+use super::{card, ladder, peer, ring, standby, sweep, walk, warm, watchdog};
 use crate::build;
 use bulkhead_guarantees::{Guarantee, INVARIANTS, Keeper, REGISTER, find};
 use rogue::{Attack, Expect};
@@ -34,10 +34,11 @@ const SWITCHES: [&str; 9] = [
     "snapshot-union",
 ];
 /// Tests of mutants beside the mutation gate.
-const BESIDE: [(&str, &str); 9] = [
+const BESIDE: [(&str, &str); 10] = [
     ("doorbell-window", ring::MUTANT),
     ("ladder", ladder::MUTANT),
     ("peer", peer::MUTANT),
+    ("role-function", card::MUTANT),
     ("role-given", standby::MUTANT),
     ("snapshot-range", warm::RANGE),
     ("snapshot-room", warm::ROOM),

@@ -10,6 +10,7 @@ mod block;
 mod block_attach;
 mod bochs;
 mod book;
+mod card;
 mod channel;
 mod checked;
 mod control;
@@ -126,6 +127,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(checked::jobs());
     jobs.extend(warm::jobs());
     jobs.extend(standby::jobs());
+    jobs.extend(card::jobs());
     jobs.extend(sweep::jobs());
     jobs.extend(voter::jobs());
     jobs.extend(mutate::jobs());

@@ -83,7 +83,7 @@ fn flown(seen: &Seen) -> Result<Flown<'_>, String> {
 }
 
 /// Deeds of a sandbox with some action.
-fn deeds<'a>(seen: &'a Seen, name: &str, action: &'a str) -> Result<Vec<&'a Deed>, String> {
+pub fn deeds<'a>(seen: &'a Seen, name: &str, action: &'a str) -> Result<Vec<&'a Deed>, String> {
     let own = |deed: &&Deed| deed.action == action;
     Ok(seen.sandbox(name)?.newest_deeds.iter().filter(own).collect())
 }

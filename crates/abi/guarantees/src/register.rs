@@ -103,6 +103,9 @@ register! {
     "role-given" (1, Monitor) "a sandbox reaches a role's memory while it has the role, and no other holder does then"
         rests_on &["health-failover", "role-channel", "role-count", "role-holders", "role-size"],
         no_attack "the test `standby/early` reads it without having the role";
+    "role-function" (8, Monitor) "a sandbox sees a role's functions, and stops them, while it has the role"
+        rests_on &["role-device", "role-dma"],
+        no_attack "the tests `standby/card-early` and `standby/card-write` try without having the role";
     "own-state" (5, Processor) "control, debug and extended state of a guest stays on its own core"
         no_mutant "the processor checks these registers by itself";
     "ports" (8, Tables) "a guest reaches the ports of its devices, and no others"

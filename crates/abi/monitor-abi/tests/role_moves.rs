@@ -27,6 +27,8 @@ struct World {
     stopped: Each<bool>,
     /// A monitor was rung, and has not looked.
     rung: Each<bool>,
+    /// The role's function is switched on, by this holder's monitor.
+    on: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,6 +94,17 @@ struct At<'a> {
     words: Each<Counted>,
     mapped: Cell<bool>,
     rung: Each<Cell<bool>>,
+    on: Cell<Option<u32>>,
+}
+
+impl At<'_> {
+    /// Stops the sandbox's functions, as at the end of each life: those of a role that it has.
+    fn quiet(&self) {
+        let own = role::holds(self) != 0 || !self.enforced("role-function");
+        if own && self.enforced("device-quiet") {
+            store(|| self.on.set(None));
+        }
+    }
 }
 
 impl Side for At<'_> {
@@ -107,6 +120,9 @@ impl Side for At<'_> {
 
     fn map(&self, epoch: u64) {
         store(|| self.mapped.set(epoch != 0));
+        if epoch != 0 {
+            store(|| self.on.set(Some(self.me)));
+        }
     }
 
     fn ring(&self, sandbox: u32) {
@@ -132,11 +148,13 @@ impl Roles {
             words: world.words.map(|word| Counted(Cell::new(word))),
             mapped: Cell::new(world.mapped[n]),
             rung: world.rung.map(Cell::new),
+            on: Cell::new(world.on),
         };
         act(&at);
         world.words = at.words.map(|word| word.0.get());
         world.mapped[n] = at.mapped.get();
         world.rung = at.rung.map(|rung| rung.get());
+        world.on = at.on.get();
         if CUT.get() {
             (world.stopped[n], world.runs[n]) = (true, false);
         }
@@ -173,7 +191,7 @@ impl Model for Roles {
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
         for me in 0..HOLDERS {
             let n = me as usize;
-            let cuts = || (0..4).chain([ALL]);
+            let cuts = || (0..6).chain([ALL]);
             if world.rung[n] && world.runs[n] {
                 steps.extend(cuts().map(|cut| Step::Look(me, cut)));
             }
@@ -203,9 +221,15 @@ impl Model for Roles {
             }
             Step::Give(me, to, cut) => {
                 next.runs[me as usize] = false;
-                self.act(&mut next, me, cut, |at| role::give(at, to));
+                self.act(&mut next, me, cut, |at| {
+                    at.quiet();
+                    role::give(at, to);
+                });
             }
-            Step::End(me) => next.runs[me as usize] = false,
+            Step::End(me) => {
+                next.runs[me as usize] = false;
+                self.act(&mut next, me, ALL, |at| at.quiet());
+            }
             Step::Enter(me, cut) => {
                 next.stopped[me as usize] = false;
                 self.act(&mut next, me, cut, |at| role::begin(at, me == 0));
@@ -215,6 +239,8 @@ impl Model for Roles {
                 next.rung[n] = false;
                 next.runs[n] = true;
                 self.act(&mut next, me, cut, |at| {
+                    // A spare monitor ends a life before it begins the next one.
+                    at.quiet();
                     look(at, me);
                     role::settle(at);
                 });
@@ -247,6 +273,14 @@ impl Model for Roles {
                     .filter(|n| world.runs[*n])
                     .all(|n| (phase(world.words[n]) == HELD) == world.mapped[n])
             }),
+            Property::always("a function works for who has the role", |_, world: &World| {
+                world.on.is_none_or(|of| phase(world.words[of as usize]) == HELD)
+            }),
+            Property::always("who runs with the role has its function", |_, world: &World| {
+                (0..world.words.len())
+                    .filter(|n| world.runs[*n] && phase(world.words[*n]) == HELD)
+                    .all(|n| world.on == Some(n as u32))
+            }),
             Property::always("a role is with somebody, or on its way", |_, world: &World| {
                 let [newest] = newest(world)[..] else { return false };
                 let word = world.words[newest];
@@ -277,7 +311,8 @@ fn one_holder_has_a_role_whenever_a_monitor_stops() {
 /// Each rule of the protocol is needed.
 #[test]
 fn each_step_that_is_left_out_is_found() {
-    for omitted in ["role-given", "role-taken", "role-to", "role-newer", "role-again"] {
+    let rules = ["role-given", "role-taken", "role-to", "role-newer", "role-again"];
+    for omitted in rules.into_iter().chain(["role-function", "device-quiet"]) {
         let checker = Roles(omitted)
             .checker()
             .threads(1)

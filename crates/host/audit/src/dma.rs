@@ -105,7 +105,7 @@ impl Context<'_> {
         let who = format!("{title} of {}", self.name(i));
         let empty = Pages::default();
         let pages = pages.unwrap_or(&empty);
-        // What a role's function reaches is its owner's while that has the role.
+        // A role's function reaches memory that its owner has while it has the role.
         let reached = |g: &&Given| if function.role.is_some() { g.may && !g.device } else { g.dma };
         let all: Vec<Given> = given.iter().filter(reached).cloned().collect();
         let given = match &function.reach {

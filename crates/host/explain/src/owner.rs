@@ -12,7 +12,8 @@ use bulkhead_layout::map::{
 use bulkhead_layout::report::Denial;
 use bulkhead_layout::snapshot::{PAGES, bytes};
 use bulkhead_plan::{
-    Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, Right, Sandbox, Span, Trigger,
+    Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, Right, Role, Sandbox, Span,
+    Trigger,
 };
 use std::fmt;
 
@@ -239,7 +240,24 @@ pub fn pci(plan: &Plan, who: &Sandbox, function: &Function) -> Answer {
     let of = |s: &'_ Sandbox| s.functions.iter().find(|own| own.function.bdf == bdf).cloned();
     let owner = plan.sandboxes.iter().find_map(|s| Some((s, of(s)?)));
     let absent = "its configuration space reads as all ones, writes are denied";
+    let role = owner.as_ref().and_then(|(_, own)| plan.roles.get(own.role?));
+    let holds = |role: &Role| role.holders.iter().any(|i| plan.sandboxes[*i].name == who.name);
     let (owner, why, gets, allow) = match owner {
+        Some((_, own)) if let Some(role) = role => (
+            format!("role {}'s", role.name),
+            format!("{} grants it", at(&own.place)),
+            match holds(role) {
+                true => "it while it has the role, and nothing else".to_owned(),
+                false => absent.into(),
+            },
+            Allow::Change(match holds(role) {
+                true => {
+                    let place = at(&role.place);
+                    format!("{place}: it takes the role over when its holder fails, or gives it")
+                }
+                false => format!("{}: name `{}` in `holders`", at(&role.place), who.name),
+            }),
+        ),
         Some((owner, own)) if owner.name == who.name => (
             format!("{}'s", owner.name),
             format!("{} grants it", at(&own.place)),

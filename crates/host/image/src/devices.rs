@@ -130,7 +130,7 @@ pub fn grants(
         [grant].into_iter().chain(others).collect::<Vec<_>>()
     };
     let first = |role: usize| plan.roles[role].holders.first() == Some(&index);
-    // What a role's function reaches is one, whoever has it: so is its grant.
+    // A role's function has one grant, whoever has the role.
     let own = |(granted, _): &(&Granted, _)| granted.role.is_none_or(first);
     plan.sandboxes[index].functions.iter().zip(roots).filter(own).flat_map(grants).collect()
 }

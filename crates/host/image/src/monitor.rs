@@ -337,7 +337,8 @@ fn space<T: Target>(
     own
 }
 
-/// Tells if the sandbox's monitor has the tables by which a function reaches memory. Those of a role's are one holder's.
+/// Tells if the sandbox's part of the image has the tables by which a function reaches memory. For a role's it is the
+/// first holder's.
 fn first_has(input: &Input, function: usize) -> bool {
     let role = input.plan.sandboxes[input.index].functions[function].role;
     role.is_none_or(|role| input.plan.roles[role].holders.first() == Some(&input.index))
@@ -398,7 +399,7 @@ pub fn loads(plan: &Plan, index: usize) -> Option<&plan::Channel> {
 /// Configuration pages of the functions that a monitor keeps from memory, for a peer.
 pub fn quieted(plan: &Plan, peer: &plan::Peer) -> Vec<Span> {
     let facts = plan.machine.arch.facts();
-    // What a role's function reaches is the role's. Its next holder gets that from a monitor that stopped the function.
+    // A role's function reaches memory of the role. The next holder gets that from a monitor that stopped the function.
     let own = |granted: &&Granted| peer.quiets && granted.role.is_none();
     let functions = plan.sandboxes[peer.sandbox].functions.iter().filter(own);
     let page = |granted: &Granted| {

@@ -47,7 +47,7 @@ fn ram(all: &mut Space, ram: Ram, guest: &Guest) {
 pub struct Role {
     /// Its number.
     pub number: usize,
-    /// What its monitor fills while the guest has it.
+    /// Tables that its monitor fills while the guest has it.
     pub pieces: Vec<Piece>,
 }
 
@@ -122,7 +122,7 @@ fn piece<F: Stage2>(
     space: &Space,
 ) -> Result<Piece, Error> {
     let at = space.regions.iter().map(|region| region.at).min().unwrap_or(0);
-    // Anything that is there already is a guest's for good, and in the same table.
+    // An entry that is there already is the guest's for good, and the monitor would take it.
     let before = bulkhead_arch::lowest::<F>(pages, root, at);
     let whole = || 0..bulkhead_arch::entries::<F>();
     let used =

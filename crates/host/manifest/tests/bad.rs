@@ -132,7 +132,7 @@ fn the_good_manifest_is_accepted() {
     let checked = load(Path::new("../../../tests/manifests/good.toml"), &options)
         .unwrap_or_else(|findings| panic!("{findings}"));
     let plan = checked.plan(checked.image_estimate).unwrap();
-    assert_eq!(plan.sandboxes.len(), 5);
+    assert_eq!(plan.sandboxes.len(), 6);
     let links = plan.links.iter().map(|link| (link.owner, link.gpa));
     assert_eq!(links.collect::<Vec<_>>(), [(2, 0xDC00_0000), (2, 0xDC20_0000)]);
     assert_eq!(plan.sandboxes[1].ram[0].hpa, 0x1_0000_0000);

@@ -663,6 +663,15 @@ impl Plan {
         all.filter(move |(_, role)| role.holders.contains(&sandbox))
     }
 
+    /// Name of a function's owner: its sandbox, or the role that it moves with.
+    #[must_use]
+    pub fn owner(&self, sandbox: &Sandbox, granted: &Granted) -> String {
+        match granted.role.and_then(|role| self.roles.get(role)) {
+            Some(role) => format!("role {}", role.name),
+            None => sandbox.name.clone(),
+        }
+    }
+
     /// True if a sandbox waits for a role: its guest lives while it has one.
     #[must_use]
     pub fn waits(&self, sandbox: usize) -> bool {

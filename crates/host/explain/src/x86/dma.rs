@@ -193,6 +193,9 @@ fn memory(
     let Some(owner) = owner else {
         return (owned_by_nobody(plan, address), MAP, grant(function));
     };
+    if let Some(words) = of_role(plan, owner, function, address) {
+        return words;
+    }
     if let Some(words) = of_kernel(plan, owner, function, address) {
         return words;
     }
@@ -210,6 +213,23 @@ fn memory(
         }
         other => (format!("{} ({})", answer.owner, answer.why), MAP, other.to_string()),
     }
+}
+
+/// Explains an access of a role's function: it reaches channels of the role alone, whoever has it.
+fn of_role(
+    plan: &Plan,
+    owner: &Sandbox,
+    function: Option<&Function>,
+    address: u64,
+) -> Option<Words> {
+    const RULE: Rule =
+        MAP.with("a role's function reaches the channels that the role names in `dma`");
+    let is = |granted: &&Granted| Some(granted.function.bdf) == function.map(|f| f.bdf);
+    let role = owner.functions.iter().find(is).and_then(|granted| plan.roles.get(granted.role?))?;
+    let answer = owner::address(plan, owner, address);
+    let allow =
+        format!("{}: `dma` allows it for channels of pages of the role", owner::at(&role.place));
+    Some((answer.owner, RULE, allow))
 }
 
 /// Explains an access to a kernel's sandbox: its functions reach what their drivers name.
