@@ -33,7 +33,7 @@ pub fn jobs() -> Vec<Job> {
 /// The system of the book with other arguments of its drivers, for so many pages.
 fn with(pages: u64, args: [&str; 2]) -> Result<Manifest, String> {
     let Manifest(mut text) =
-        system("standby-card.toml", &[("rounds=16", format!("rounds={pages}"))])?;
+        system("standby-card.toml", &[("rounds=8", format!("rounds={pages}"))])?;
     for args in args {
         text = text.replacen(&format!("\"{ARGS}\""), &format!("\"{args}\""), 1);
     }
@@ -74,26 +74,24 @@ fn moves(bench: &Bench, machine: &str, pages: u64) -> Result<String, String> {
     let found = &seen.audited()?.report.findings;
     seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
     seen.undisturbed("judge", &["exited"])?;
-    let (mut over, mut conditions) = (0, Vec::new());
+    let mut conditions = Vec::new();
     for name in ["one", "two"] {
         let all = deeds(&seen, name, FAILOVER)?;
         let moved = all.iter().all(|deed| deed.roles == ["porter"] && deed.party.is_some());
         seen.ensure(moved, format!("{all:?}"))?;
-        over += all.len();
         conditions.extend(all.iter().map(|deed| deed.condition));
     }
     conditions.sort();
     conditions.dedup();
-    // Each has the device for a page and a part of the next one.
-    seen.ensure(over as u64 >= pages - 2, format!("{over} failovers"))?;
+    // Each has the device for a page and a part of the next one. The oldest ones have no record any more.
+    let holders = seen.console.matches("the device answers").count() as u64;
+    seen.ensure(holders >= pages, format!("the device answered {holders} holders"))?;
     seen.ensure(conditions.len() >= 4, format!("{conditions:?}"))?;
-    let answers = seen.console.matches("the device answers").count();
-    seen.ensure(answers >= over, format!("the device answered {answers} times of {over}"))?;
     for sign in ["is silent", "are wrong", "for ever"] {
         seen.ensure(!seen.console.contains(sign), format!("a driver says `{sign}`"))?;
     }
     let said = seen.console.lines().find(|line| line.contains("judge: ")).unwrap_or_default();
-    Ok(format!("{over} failovers; {said}"))
+    Ok(format!("{} failovers; {said}", holders - 1))
 }
 
 /// A standby does something with the device before it has the role. The holder goes on.
@@ -141,6 +139,8 @@ fn write(bench: &Bench) -> Result<String, String> {
 fn beyond(bench: &Bench) -> Result<String, String> {
     let Manifest(text) = with(3, ["early=dma", ""])?;
     let text = text.replacen("ends_with = [\"judge\"]", "ends_with = [\"one\"]", 1);
+    // QEMU's IOMMU of Intel's kind keeps a record.
+    let text = text.replace("qemu-q35.toml", "qemu-q35-vtd.toml");
     let seen = run(&Manifest(text), &bench.dir, options)?;
     seen.exited("one")?;
     let none = seen.console.contains("porter: found 0 words of its own by the device");
