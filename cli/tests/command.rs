@@ -187,9 +187,9 @@ fn things_are_explained() {
     let only = |who: &str| format!("reads only: {who}");
     let (messages, receipts) =
         ("messages are written by `from`", "receipts of messages are written by `to`");
-    assert_eq!(said("ground", &["0xd2201000"], gets), only(messages));
-    assert_eq!(said("flight", &["0xd2211000"], gets), only(receipts));
-    assert_eq!(said("control", &["0xd2241000"], gets), only("a channel is written by `from`"));
+    assert_eq!(said("ground", &["0xd2401000"], gets), only(messages));
+    assert_eq!(said("flight", &["0xd2411000"], gets), only(receipts));
+    assert_eq!(said("control", &["0xd2441000"], gets), only("a channel is written by `from`"));
     let role = format!("{GOOD}:{}", line_of(GOOD, "[[role]]"));
     let own = "channel rudder tx's, by role pilot";
     assert_eq!(said("flight", &["0xd2000000"], whose), own);
@@ -197,9 +197,13 @@ fn things_are_explained() {
     assert_eq!(said("flight", &["0xd2000000"], grant), takes);
     assert_eq!(said("flight", &["0xd0002000"], gets), "reads");
     let states = "channel telemetry's states of the peers";
-    assert_eq!(said("ground", &["0xd2200000"], whose), states);
+    assert_eq!(said("ground", &["0xd2400000"], whose), states);
     assert_eq!(said("ground", &["0xd0802000"], whose), "channel orders's registers of its end");
-    assert_eq!(said("ground", &["0xd223f000"], whose), "channel telemetry's window");
+    assert_eq!(said("ground", &["0xd243f000"], whose), "channel telemetry's window");
+    assert_eq!(said("porter", &["pci:00:03.0"], whose), "role carrier's");
+    assert_eq!(said("porter", &["0xc060000000"], gets), "it while it has the role, and nothing else");
+    let named = said("spare", &["pci:00:03.0"], grant);
+    assert!(named.ends_with(": name `spare` in `holders`"), "{named}");
     let nobody = "nothing in a manifest allows it: its DMA reads and writes any memory";
     assert_eq!(said("ground", &["fw_cfg"], grant), nobody);
     assert_eq!(said("ground", &["pci:00:02.0"], gets), "it is shown, but cannot be written");
