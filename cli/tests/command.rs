@@ -201,7 +201,10 @@ fn things_are_explained() {
     assert_eq!(said("ground", &["0xd0802000"], whose), "channel orders's registers of its end");
     assert_eq!(said("ground", &["0xd243f000"], whose), "channel telemetry's window");
     assert_eq!(said("porter", &["pci:00:03.0"], whose), "role carrier's");
-    assert_eq!(said("porter", &["0xc060000000"], gets), "it while it has the role, and nothing else");
+    assert_eq!(
+        said("porter", &["0xc060000000"], gets),
+        "it while it has the role, and nothing else"
+    );
     let named = said("spare", &["pci:00:03.0"], grant);
     assert!(named.ends_with(": name `spare` in `holders`"), "{named}");
     let nobody = "nothing in a manifest allows it: its DMA reads and writes any memory";

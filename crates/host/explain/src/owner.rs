@@ -286,6 +286,11 @@ pub fn pci(plan: &Plan, who: &Sandbox, function: &Function) -> Answer {
     Answer { what, owner, why, rule: VISIBLE, gets, allow }
 }
 
+/// The role with which a function comes to a sandbox, by its number.
+fn role_of(who: &Sandbox, function: &Function) -> Option<usize> {
+    who.functions.iter().find(|own| own.function.bdf == function.bdf)?.role
+}
+
 /// Tells if a function is a bridge above one of the sandbox's own: it is shown then.
 pub fn shown(who: &Sandbox, function: &Function) -> bool {
     let below = |own: &bulkhead_plan::Granted| {
@@ -570,6 +575,7 @@ fn of_machine(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
             (_, true) if who.functions.is_empty() => "nothing".into(),
             (_, true) => "its monitor answers: what it owns, and the bridges above".into(),
             (Allow::Has, false) => "them, without an exit but for MSI-X tables".into(),
+            _ if role_of(who, function).is_some() => answer.gets.clone(),
             _ => "nothing".into(),
         };
         return Some(Answer { owner, gets, ..answer });
