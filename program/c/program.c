@@ -117,6 +117,15 @@ void *bulkhead_memory_for_device(const char *name, uint64_t *len, uint64_t *addr
     return NULL;
 }
 
+uint64_t bulkhead_role_epoch(const char *name)
+{
+    const struct bulkhead_name *entry;
+    for (uint64_t n = 0; (entry = next_of(name, &n));)
+        if (entry->tag == BULKHEAD_NAME_ROLE)
+            return *(const volatile uint64_t *)entry->role.word;
+    return 0;
+}
+
 volatile uint64_t *bulkhead_sign(const char *thread)
 {
     char name[BULKHEAD_PAGE_NAME] = "alive-";

@@ -444,6 +444,15 @@ struct bulkhead_name_sandbox {
 };
 _Static_assert(offsetof(struct bulkhead_name_sandbox, index) == 4, "index");
 
+/* A role of the program's sandbox. The program has a channel of it. */
+#define BULKHEAD_NAME_ROLE 0x7ul
+struct bulkhead_name_role {
+    uint8_t tag;
+    /* Address of the word that says what the sandbox has: the epoch, or 0. It can only be read. */
+    uint64_t word;
+};
+_Static_assert(offsetof(struct bulkhead_name_role, word) == 8, "word");
+
 /* A name of the manifest, with its grant: the tag tells which. */
 struct bulkhead_name {
     char name[BULKHEAD_PAGE_NAME];
@@ -455,6 +464,7 @@ struct bulkhead_name {
         struct bulkhead_name_context context;
         struct bulkhead_name_link link;
         struct bulkhead_name_sandbox sandbox;
+        struct bulkhead_name_role role;
         uint64_t words[4];
     };
 };

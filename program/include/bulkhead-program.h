@@ -158,6 +158,10 @@ void *bulkhead_memory(const char *name, uint64_t *len);
  * name. */
 void *bulkhead_memory_for_device(const char *name, uint64_t *len, uint64_t *address);
 
+/* The epoch in which this sandbox has a role, by the role's name; 0: it has not, or the program has no channel of that
+ * role. It touches the role's channels while it has the role, and begins with them anew in each epoch. */
+uint64_t bulkhead_role_epoch(const char *name);
+
 /* Moves a progress word: who looks at it sees that this goes on. */
 static inline void bulkhead_move(volatile uint64_t *word)
 {

@@ -33,10 +33,11 @@ mod objects;
 mod own;
 mod periodic;
 mod ports;
+pub mod role;
 mod sign;
 mod start;
 mod sync;
-mod time;
+pub mod time;
 mod watchdog;
 
 pub use bulkhead_channel as channel;

@@ -99,7 +99,7 @@ impl Program {
     }
 
     /// Returns the first grant of a name that is what is looked for.
-    fn find<T>(self, name: &str, fits: impl Fn(Grant) -> Option<T>) -> Option<T> {
+    pub(crate) fn find<T>(self, name: &str, fits: impl Fn(Grant) -> Option<T>) -> Option<T> {
         self.names().filter(|entry| entry.is(name)).find_map(|entry| entry.grant().and_then(&fits))
     }
 

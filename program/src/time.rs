@@ -7,6 +7,8 @@ use crate::start::current;
 use bulkhead_guest::{Here, Instructions, scale};
 use bulkhead_kernel_abi::Op;
 
+const NANO: u64 = 1_000_000_000;
+
 /// A deadline that never comes.
 pub const FOREVER: u64 = u64::MAX;
 
@@ -14,8 +16,21 @@ pub const FOREVER: u64 = u64::MAX;
 #[must_use]
 #[inline]
 pub fn now() -> u64 {
-    let nanos = current().map_or(1 << 32, |program: Program| program.clock().nanos);
-    scale(Here::counter(), nanos)
+    nanos(Here::counter())
+}
+
+/// Converts ticks of the counter to nanoseconds of [`now`], rounded down.
+#[must_use]
+#[inline]
+pub fn nanos(ticks: u64) -> u64 {
+    scale(ticks, current().map_or(1 << 32, |program: Program| program.clock().nanos))
+}
+
+/// Converts nanoseconds to ticks of the counter. Cores that number releases by the counter alone come to one number.
+#[must_use]
+pub fn ticks(nanos: u64) -> u64 {
+    let hz = current().map_or(NANO, |program: Program| program.clock().hz);
+    (u128::from(nanos) * u128::from(hz) / u128::from(NANO)) as u64
 }
 
 /// Gives up the rest of the budget until it is refilled; the last of its priority then.

@@ -1,34 +1,17 @@
-//! Roles: places that one of several sandboxes has at a time ([`bulkhead_layout::role`]).
-//!
-//! A guest that can hold a role sees the ends of the role's channels among its own. Their memory is there while it has
-//! the role. It touches them behind a look at [`Role::epoch`]; else its monitor ends its life. With each new epoch it
-//! opens its ends anew.
+//! Roles of this sandbox ([`bulkhead_guest::role`]), and a guest's own way to give them away.
 
 use crate::{Context, hypercall};
+pub use bulkhead_guest::role::{Holder, Role};
 use bulkhead_guest::{text, windows};
 use bulkhead_layout::hypercall::GIVE;
 use bulkhead_layout::info::ROLE;
-use core::sync::atomic::{AtomicU64, Ordering};
 
-/// A role that this sandbox can hold.
-#[derive(Clone, Copy, Debug)]
-pub struct Role(&'static AtomicU64);
-
-impl Role {
-    /// Finds it by its name in the manifest.
-    #[must_use]
-    pub fn find(context: Context, name: &str) -> Option<Self> {
-        let mut all = windows(context.info()).filter(|(window, _)| window.kind == ROLE);
+impl Holder for Context {
+    fn role(&self, name: &str) -> Option<Role> {
+        let mut all = windows(self.info()).filter(|(window, _)| window.kind == ROLE);
         let (window, _) = all.find(|(window, _)| text::of(&window.name) == name)?;
         // SAFETY: by the monitor's word in the information page the word is there as long as the sandbox runs.
-        Some(Self(unsafe { &*(window.gpa as *const AtomicU64) }))
-    }
-
-    /// The epoch in which this sandbox has the role; `None`: it has not. No exit. A sandbox loses a role with its life
-    /// alone, so a role that is there stays.
-    #[must_use]
-    pub fn epoch(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Acquire)).filter(|epoch| *epoch != 0)
+        Some(unsafe { Role::at(window.gpa) })
     }
 }
 

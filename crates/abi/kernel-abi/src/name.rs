@@ -86,6 +86,11 @@ pub enum Grant {
         /// Index of the sandbox.
         index: u32,
     }
+    /// A role of the program's sandbox. The program has a channel of it.
+    Role = 7 {
+        /// Address of the word that says what the sandbox has: the epoch, or 0. It can only be read.
+        word: u64,
+    }
 }
 }
 
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
 
     /// A grant with a different number in each field, and its bytes as programs in C read them.
-    const GRANTS: [(Grant, &[u8]); 6] = [
+    const GRANTS: [(Grant, &[u8]); 7] = [
         (
             Grant::Capability(Capability {
                 kind: Kind::Endpoint,
@@ -193,6 +198,10 @@ mod tests {
             ],
         ),
         (Grant::Sandbox(Sandbox { index: 0x0403_0201 }), &[6, 0, 0, 0, 1, 2, 3, 4]),
+        (
+            Grant::Role(Role { word: 0x0807_0605_0403_0201 }),
+            &[7, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8],
+        ),
     ];
 
     #[test]

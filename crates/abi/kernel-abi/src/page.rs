@@ -106,6 +106,8 @@ pub mod at {
     pub const CLOCK: u64 = 0x10_1000;
     /// Progress words of its sandbox.
     pub const PROGRESS: u64 = 0x10_2000;
+    /// Words of its sandbox' roles.
+    pub const ROLES: u64 = 0x10_3000;
     /// Buffers of its threads.
     pub const BUFFERS: u64 = 0x11_0000;
     /// Stacks, each above a page that is missing.

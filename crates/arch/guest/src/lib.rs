@@ -5,6 +5,7 @@
 #![no_std]
 
 mod registers;
+pub mod role;
 pub mod text;
 
 pub use registers::Registers;

@@ -10,6 +10,7 @@ mod isolation;
 mod measure;
 pub mod meet;
 mod note;
+pub mod pilot;
 pub mod planted;
 mod rogue;
 mod round;

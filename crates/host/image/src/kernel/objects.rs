@@ -11,7 +11,9 @@ use bulkhead_kernel::abi::name::{Memory, Messages};
 use bulkhead_kernel::abi::{Grant, Kind, Policy as Number, Rights, label, slot};
 use bulkhead_kernel::{CONTEXT_BITS, Cap, Endpoint, Machine, Ref, Thread, refills};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::kernel::{Context, Kernel, Managed, Policy, Reached, Signal, User, Utilization};
+use bulkhead_plan::kernel::{
+    ChannelUse, Context, Kernel, Managed, Policy, Program, Reached, Signal, User, Utilization,
+};
 use bulkhead_plan::{Bell, Channel, Plan};
 
 /// Budget of a passive thread's beginning, ns. It comes again after the longest period only, so one that never waits
@@ -83,6 +85,7 @@ impl<K: Kernels> Build<K> {
             if let Some(alive) = alive.filter(|_| kernel.programs[n].watchdog) {
                 made.watched(self, plan.machine.arch.facts().guest.progress, alive.every)?;
             }
+            self.roles(plan, index, &kernel.programs[n], &mut made)?;
             self.links(plan, index, &kernel.programs[n], &mut made, &mut links)
                 .map_err(|e| format!("program {}: {e}", kernel.programs[n].name))?;
             made.finish(self);
@@ -376,6 +379,29 @@ impl<K: Kernels> Build<K> {
         let signal = self.slot()?;
         self.give(1, signal, notification, Rights::WRITE, bits)?;
         self.call(interrupt, label::SET_NOTIFICATION, [signal.into(), 0, 0, 0]).map(drop)
+    }
+
+    /// Shows a program which roles its sandbox has, if it has a channel of one.
+    fn roles(
+        &mut self,
+        plan: &Plan,
+        index: usize,
+        program: &Program,
+        made: &mut Made,
+    ) -> Result<(), String> {
+        let stands = |used: &ChannelUse| plan.channels[used.channel].stands(index);
+        let own = |number: usize| {
+            program.channels.iter().filter_map(stands).any(|stand| stand.role == number)
+        };
+        let roles: Vec<_> = plan.roles_of(index).filter(|(number, _)| own(*number)).collect();
+        if !roles.is_empty() {
+            made.sees_roles(self, plan.machine.arch.facts().guest.roles)?;
+        }
+        for (number, role) in roles {
+            made.tell_role(number, &role.name)
+                .map_err(|e| format!("program {}: {e}", program.name))?;
+        }
+        Ok(())
     }
 
     /// Maps a channel's region.

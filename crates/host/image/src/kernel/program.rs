@@ -228,6 +228,24 @@ impl Made {
         Ok(())
     }
 
+    /// Shows it the words of its sandbox' roles, which the monitor writes.
+    pub fn sees_roles<K: Kernels>(
+        &mut self,
+        build: &mut Build<K>,
+        words: u64,
+    ) -> Result<(), String> {
+        let mut cap = Cap::original(Kind::Frame, (words / PAGE) as u32, 12);
+        cap.flags |= Cap::DEVICE;
+        cap.rights = Rights::READ.0;
+        let frame = build.put(cap)?;
+        build.map(self.space, frame, 1, at::ROLES, Rights::READ)
+    }
+
+    /// Tells it of a role that it sees.
+    pub fn tell_role(&mut self, number: usize, name: &str) -> Result<(), String> {
+        self.tell(name, Grant::Role(name::Role { word: at::ROLES + number as u64 * 8 }))
+    }
+
     /// Tells it what its core's contexts take.
     pub fn tell_load(&mut self, kernel: &Kernel) {
         let servers = (0..kernel.contexts.len()).filter(|n| kernel.is_server(*n)).count();

@@ -15,8 +15,8 @@
 //!   signal `work`;
 //! * `alive-THREAD=MS`: a thread that does not move its word within that time has failed, too ([`Signs`]).
 //!
-//! Its thread is called `guard`. A program that uses another one's work can complain of it ([`COMPLAINT`]). A complaint
-//! is no proof, so it stops nothing: the thread begins anew, or the other one does.
+//! Its thread is called `guard`, or as `thread=NAME` says. A program that uses another one's work can complain of it
+//! ([`COMPLAINT`]). A complaint is no proof, so it stops nothing: the thread begins anew, or the other one does.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod ask;
@@ -58,7 +58,8 @@ fn guard(program: Program) -> u32 {
     });
     let signs = Signs::find(program, wards.names());
     let every = program.number("overruns").unwrap_or(1_000).max(1);
-    let (trouble, reply) = (program.serves("trouble"), program.reply("guard"));
+    let thread = program.arg("thread").unwrap_or("guard");
+    let (trouble, reply) = (program.serves("trouble"), program.reply(thread));
     Guard { wards, ask, signs, trouble, reply, every }.watch()
 }
 
