@@ -307,6 +307,10 @@ fn rights(out: &mut String, plan: &Plan) {
                 let name = &plan.channels[ends[n].region].name;
                 format!("channel {name} (function {}), mediated", ends[n].bdf)
             };
+            let moves = |n: usize| match sandbox.functions[n].role {
+                Some(role) => format!(", while it has role {}", plan.roles[role].name),
+                None => String::new(),
+            };
             let content = match what {
                 What::Ram(hpa) => format!("RAM at {hpa:#x}"),
                 What::Info => "its info page".into(),
@@ -324,14 +328,8 @@ fn rights(out: &mut String, plan: &Plan) {
                     )
                 }
                 What::Report(other) => format!("report of {}", plan.sandboxes[other].name),
-                What::Bar(n, bar) => match sandbox.functions[n].role {
-                    Some(role) => {
-                        let role = &plan.roles[role].name;
-                        format!("BAR {bar} of pci:{}, while it has role {role}", bdf(n))
-                    }
-                    None => format!("BAR {bar} of pci:{}", bdf(n)),
-                },
-                What::Vectors(n) => format!("MSI-X table of pci:{}, mediated", bdf(n)),
+                What::Bar(n, bar) => format!("BAR {bar} of pci:{}{}", bdf(n), moves(n)),
+                What::Vectors(n) => format!("MSI-X table of pci:{}, mediated{}", bdf(n), moves(n)),
                 What::Registers(n) => format!("registers of {}", end(n)),
                 What::EndVectors(n) => format!("MSI-X table of {}", end(n)),
                 What::States(n) => {
@@ -571,7 +569,8 @@ fn peers(out: &mut String, plan: &Plan) {
                 does.push(format!("INIT and start-up to APIC {ids}"));
             }
             if peer.quiets {
-                let all = other.functions.iter().map(|granted| granted.function.bdf.to_string());
+                let all = other.functions.iter().filter(|granted| granted.role.is_none());
+                let all = all.map(|granted| granted.function.bdf.to_string());
                 does.push(format!("bus mastering off in {}", joined(all)));
             }
             vec![

@@ -50,3 +50,24 @@ pub fn start(page: u64, to_ram: bool) {
 pub fn busy() -> bool {
     load(COMMAND) & START != 0
 }
+
+/// Has it send a message: by its capability, and then by its register for that.
+pub fn send_to(target: u32, vector: u32) {
+    /// Offset of its MSI capability, by the machine description; enable.
+    const MSI: u16 = 0x40;
+    const ENABLE: u32 = 1 << 16;
+    const RAISE: u64 = 0x60;
+    FUNCTION.write(MSI + 4, target);
+    FUNCTION.write(MSI + 8, 0);
+    FUNCTION.write(MSI + 12, vector);
+    FUNCTION.write(MSI, ENABLE);
+    store(RAISE, 1);
+}
+
+/// Starts a write to where messages go.
+pub fn forge(target: u64) {
+    store(SOURCE, BUFFER);
+    store(DESTINATION, target);
+    store(COUNT, 4);
+    store(COMMAND, START | TO_RAM);
+}

@@ -8,14 +8,16 @@
 //!
 //! * `way=exit|memory|shutdown|hang|give|each` fails in the second round with the role: before the device is started,
 //!   while it reads, or while it writes, in turn;
-//! * `early=registers|config|write|dma` does what only the holder may: without the role, or (`dma`) beyond its memory;
+//! * `early=registers|config|write` does what only the holder may;
+//! * `early=dma|message` does what not even the holder may: the device reaches memory beyond the role's, or sends an
+//!   interrupt, by its registers and by a forged write;
 //! * `rounds=N` makes it the judge: it ends when so many pages were carried.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod edu;
 
 use bulkhead_sdk::role::{self, Role};
-use bulkhead_sdk::{Context, hypercall, pci, println, time, watchdog, window};
+use bulkhead_sdk::{Context, hypercall, interrupt, pci, println, time, watchdog, window};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use fail::{fail, way};
@@ -144,6 +146,29 @@ fn beyond(context: Context, held: &Held) {
     println!("porter: found {found} words of its own by the device");
 }
 
+/// Interrupts of the device that have come.
+static CAME: AtomicU64 = AtomicU64::new(0);
+
+/// Has the device send an interrupt to this core.
+fn message(context: Context, held: &Held) {
+    const VECTOR: u8 = 0x70;
+    interrupt::set(VECTOR, |_, _| {
+        CAME.fetch_add(1, Relaxed);
+    });
+    // All cores of this test have the identity of their number: this one's is in the information page.
+    let target = 0xFEE0_0000 | u64::from(context.info().core_ids[0]) << 12;
+    edu::send_to(target as u32, u32::from(VECTOR));
+    rest(context);
+    println!("porter: {} interrupts by its registers", CAME.load(Relaxed));
+    held.words(0).iter().for_each(|to| to.store(u64::from(VECTOR), Release));
+    let _ = held.carry(context, false, None);
+    edu::forge(target);
+    while edu::busy() {
+        rest(context);
+    }
+    println!("porter: {} interrupts by a forged write", CAME.load(Relaxed));
+}
+
 fn judge(context: Context, rounds: u64) -> u32 {
     let Some(count) = window::channel(context, "done").and_then(|done| done.words().first()) else {
         println!("judge: no channel");
@@ -181,7 +206,7 @@ fn guest(context: Context) -> u32 {
     loop {
         rest(context);
         let Some(epoch) = role.epoch() else {
-            if let Some(what) = asked.filter(|what| *what != "dma") {
+            if let Some(what) = asked.filter(|what| !matches!(*what, "dma" | "message")) {
                 early(what);
                 return 0;
             }
@@ -191,9 +216,16 @@ fn guest(context: Context) -> u32 {
             held = Held::open(context, epoch);
         }
         let Some(held) = &mut held else { return 3 };
-        if asked == Some("dma") {
-            beyond(context, held);
-            return 0;
+        match asked {
+            Some("dma") => {
+                beyond(context, held);
+                return 0;
+            }
+            Some("message") => {
+                message(context, held);
+                return 0;
+            }
+            _ => {}
         }
         if let Err(code) = held.round(context, plan) {
             return code;

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Test of a monitor that shows a role's functions to each holder.
 pub const MUTANT: &str = "standby/card-mutant";
+/// Test of one that lets a role's function send messages.
+pub const MESSAGES: &str = "standby/card-messages-mutant";
 
 /// Arguments of both drivers in the system of the book.
 const ARGS: &str = "way=each";
@@ -26,6 +28,9 @@ pub fn jobs() -> Vec<Job> {
         Job::one("standby/card-early", 150, early),
         Job::one("standby/card-write", 150, write),
         Job::one("standby/card-beyond", 150, beyond),
+        Job::one("standby/card-message", 150, |bench| messages(bench, "qemu-q35")),
+        Job::one("standby/card-message-vtd", 150, |bench| messages(bench, "qemu-q35-vtd")),
+        Job::one(MESSAGES, 400, messages_mutant),
         Job::one(MUTANT, 400, mutant),
     ]
 }
@@ -165,4 +170,44 @@ fn mutant(bench: &Bench) -> Result<String, String> {
     let denied = seen.denials.iter().any(|denial| denial.sandbox == "two");
     seen.ensure(wrote && !denied, "its write was denied")?;
     Ok("a standby reaches the device".into())
+}
+
+/// The holder has the device send an interrupt to its own core.
+fn sends(
+    bench: &Bench,
+    machine: &str,
+    change: fn(&mut bulkhead_run::Options),
+) -> Result<Seen, String> {
+    let Manifest(text) = with(3, ["early=message", ""])?;
+    let text = text.replacen("ends_with = [\"judge\"]", "ends_with = [\"one\"]", 1);
+    let text = text.replace("qemu-q35.toml", &format!("{machine}.toml"));
+    let seen = run(&Manifest(text), &bench.dir, |o| {
+        options(o);
+        change(o);
+    })?;
+    seen.exited("one")?;
+    // The IOMMU blocks all of its messages, whatever its monitor does.
+    for way in ["by its registers", "by a forged write"] {
+        let none = seen.console.contains(&format!("porter: 0 interrupts {way}"));
+        seen.ensure(none, format!("an interrupt came {way}"))?;
+    }
+    Ok(seen)
+}
+
+fn messages(bench: &Bench, machine: &str) -> Result<String, String> {
+    let seen = sends(bench, machine, |_| ())?;
+    let denial = seen.denials.iter().find(|denial| denial.sandbox == "one");
+    let denial = denial.ok_or_else(|| seen.wrong("no record of one"))?.to_string();
+    seen.ensure(denial.contains("device-violation"), &denial)?;
+    Ok(denial)
+}
+
+fn messages_mutant(bench: &Bench) -> Result<String, String> {
+    mutate::build_mutants()?;
+    mutate::monitor_without("role-message")?;
+    let seen =
+        sends(bench, "qemu-q35", |o| o.artifacts = build::target().join("mutants/role-message"))?;
+    let denied = seen.denials.iter().any(|denial| denial.sandbox == "one");
+    seen.ensure(!denied, "its message registers were denied")?;
+    Ok("the device was told where to send, and the IOMMU blocked it".into())
 }

@@ -34,12 +34,13 @@ const SWITCHES: [&str; 9] = [
     "snapshot-union",
 ];
 /// Tests of mutants beside the mutation gate.
-const BESIDE: [(&str, &str); 10] = [
+const BESIDE: [(&str, &str); 11] = [
     ("doorbell-window", ring::MUTANT),
     ("ladder", ladder::MUTANT),
     ("peer", peer::MUTANT),
     ("role-function", card::MUTANT),
     ("role-given", standby::MUTANT),
+    ("role-message", card::MESSAGES),
     ("snapshot-range", warm::RANGE),
     ("snapshot-room", warm::ROOM),
     ("snapshot-whole", warm::WHOLE),

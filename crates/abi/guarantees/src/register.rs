@@ -106,6 +106,8 @@ register! {
     "role-function" (8, Monitor) "a sandbox sees a role's functions, and stops them, while it has the role"
         rests_on &["role-device", "role-dma"],
         no_attack "the tests `standby/card-early` and `standby/card-write` try without having the role";
+    "role-message" (3, Monitor) "a role's function is not told where to send a message"
+        no_attack "the test `standby/card-message` tells it";
     "own-state" (5, Processor) "control, debug and extended state of a guest stays on its own core"
         no_mutant "the processor checks these registers by itself";
     "ports" (8, Tables) "a guest reaches the ports of its devices, and no others"

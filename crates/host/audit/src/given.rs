@@ -105,7 +105,12 @@ fn to_guest(
         }
     }
     let held = claim.functions.iter().filter(|f| f.role.is_some() && claim.has(index, f));
-    for (function, own) in held.flat_map(|f| f.registers(page).map(move |own| (f, own))) {
+    let mut registers: Vec<_> =
+        held.flat_map(|f| f.registers(page).map(move |own| (f, own))).collect();
+    // Small BARs can share a page.
+    registers.sort_by_key(|(_, own)| own.start);
+    registers.dedup_by_key(|(_, own)| own.start);
+    for (function, own) in registers {
         all.push(Given {
             address: own.start,
             frame: own.start,

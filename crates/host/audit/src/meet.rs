@@ -111,7 +111,8 @@ impl Context<'_> {
 
     /// Tells if a monitor can keep a function of another sandbox from memory by this frame.
     fn quiets(&self, sandbox: usize, other: usize, frame: u64) -> bool {
-        let own = self.claim.functions.iter().filter(|f| f.owner == Some(other));
+        let kept = |f: &&Function| f.owner == Some(other) && f.role.is_none();
+        let own = self.claim.functions.iter().filter(kept);
         let mut pages = own.filter_map(|f| self.claim.configuration(f));
         self.claim.sandboxes[sandbox].quiets.contains(&other)
             && pages.any(|page| page.contains(frame))

@@ -2,7 +2,7 @@
 
 use crate::check::Context;
 use crate::claim::{Channel, Claim, Range};
-use crate::paging::{Regime, entry_at};
+use crate::paging::{Leaf, Regime, entry_at};
 use std::collections::BTreeSet;
 
 /// In a mailbox, the words of roles; phases of one.
@@ -35,10 +35,36 @@ impl Context<'_> {
             .collect()
     }
 
+    /// Checks that tables with registers of roles' functions have nothing else: a monitor fills them.
+    fn alone(&mut self, i: usize, regime: &Regime) {
+        let (page, claim) = (self.page(), self.claim);
+        let windows = windows(claim, i);
+        let held = claim.functions.iter().filter(|f| f.role.is_some() && claim.has(i, f));
+        let own: Vec<Range> = held.flat_map(|f| f.registers(page)).collect();
+        let inside = |leaf: &&Leaf| windows.contains(&(leaf.address / (page * (page / 8))));
+        let other = |leaf: &&Leaf| !own.iter().any(|range| range.contains(leaf.address));
+        if let Some(leaf) = regime.leaves.iter().filter(inside).find(other) {
+            let message = format!(
+                "{} reaches {:#x} by a table with registers of a role's function",
+                self.name(i),
+                leaf.address
+            );
+            let place = claim.sandboxes[i].place.clone();
+            self.find(
+                "role-given",
+                &place,
+                Some(leaf.frame),
+                message,
+                "a table that has no others",
+            );
+        }
+    }
+
     /// Checks that a guest has of each role what its monitor's word in its mailbox says, and that one holder has it.
     pub(crate) fn roles(&mut self, i: usize, regime: &Regime) {
         let mailbox = self.parts[i].mailboxes.get(i).copied();
         let claim = self.claim;
+        self.alone(i, regime);
         for (n, holders) in claim.roles.iter().enumerate().filter(|(_, all)| all.contains(&i)) {
             let word = |of: usize| {
                 let at = self.parts[of].mailboxes.get(of)?;
@@ -52,7 +78,10 @@ impl Context<'_> {
             let memory = self.memory_of(i, n).map(|c| Range { start: c.gpa, len: c.len });
             let functions = claim.functions.iter().filter(|f| f.role == Some(n));
             let registers = functions.flat_map(|f| f.registers(self.page()));
-            let ranges: Vec<_> = memory.chain(registers).collect();
+            let mut ranges: Vec<_> = memory.chain(registers).collect();
+            ranges.sort_by_key(|range| range.start);
+            // Small BARs can share a page.
+            ranges.dedup();
             let wanted: u64 = match held(&i) {
                 true => ranges.iter().map(|range| range.len).sum(),
                 false => 0,

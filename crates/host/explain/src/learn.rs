@@ -127,7 +127,9 @@ fn has(who: &Sandbox, plan: &Plan, key: &str) -> Vec<String> {
         "observe" => names(&who.observe),
         _ => {
             let devices = who.devices.iter().map(|device| quoted(&device.name));
-            devices.chain(who.functions.iter().map(function)).collect()
+            // A role's come with that.
+            let own = who.functions.iter().filter(|granted| granted.role.is_none());
+            devices.chain(own.map(function)).collect()
         }
     }
 }

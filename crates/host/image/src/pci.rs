@@ -12,7 +12,7 @@ pub use reset::registers as reset_registers;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::pci::{self, COMMAND, INTX_OFF, Register, Reset};
 use bulkhead_plan::{Bar, BarKind, Bdf, End, Function, Granted, Machine, Span};
-use reset::resets;
+use reset::{forgets, resets};
 
 /// Offsets in the configuration space (PCI 3.0, 6.1; PCI-to-PCI bridge 1.2, 3.2).
 mod at {
@@ -151,7 +151,11 @@ pub fn own(granted: &Granted, shadow: &mut Shadow, page: u64) -> Described {
         (function.trap, function.trap_len) = (trap.start, trap.len);
         (function.table, function.vectors) = (msix.table, u32::from(msix.vectors));
     }
-    Described { function, registers, resets: resets(described) }
+    let mut resets = resets(described);
+    if granted.role.is_some() {
+        resets.extend(forgets(described));
+    }
+    Described { function, registers, resets }
 }
 
 /// The particular registers of an own function; its MSI's words of shadow come

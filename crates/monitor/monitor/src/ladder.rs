@@ -67,7 +67,7 @@ fn climb<M: Monitor>(m: &M, number: usize, end: End, incarnation: u32) -> State 
     match rung.action {
         Rung::STOP => State::Stopped,
         // A sandbox that begins for a role waits for the next one.
-        Rung::FAILOVER if roles != 0 => role::rest(m),
+        Rung::FAILOVER if roles != 0 => role::rest(m, roles),
         _ => State::Launching,
     }
 }

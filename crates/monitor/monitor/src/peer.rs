@@ -3,6 +3,7 @@
 use crate::contract::Monitor;
 use crate::outcome::End;
 use crate::record::record;
+use crate::role;
 use bulkhead_monitor_abi::MAX_CORES;
 use bulkhead_monitor_abi::monitor::Mailbox;
 use bulkhead_monitor_abi::need;
@@ -141,7 +142,7 @@ pub fn taken<M: Monitor>(m: &M) -> Option<End> {
     record(m, Condition::MonitorHang, m.config().sandbox.into(), status);
     Some(match State::of(status as u8 as u32) {
         // No guest lived.
-        at @ (State::Stopped | State::Exited) => End::state(at),
+        at @ (State::Stopped | State::Exited) => End::state(role::resume(m, at)),
         _ => End::found(m.config().ends[Kind::Monitor as usize], Condition::MonitorHang),
     })
 }

@@ -37,7 +37,9 @@ impl<M: Monitor> Side for Part<'_, M> {
             }
         }
         self.0.flush();
-        if epoch != 0 {
+        // While no guest runs, nobody would stop them: they wait for its launch.
+        let state = self.0.report().state.load(Ordering::Relaxed);
+        if epoch != 0 && state != State::Stopped as u32 {
             self.0.hand_over(self.1.number);
         }
         // The guest sees its right behind its memory.
@@ -165,13 +167,25 @@ pub fn look<M: Monitor>(m: &M) -> bool {
 
 /// Takes them while no guest runs: true if one came to a sandbox that begins for it.
 pub fn calls<M: Monitor>(m: &M, in_state: State) -> bool {
-    M::has(need::ROLE) && in_state == State::Stopped && rest(m) == in_state && look(m)
+    M::has(need::ROLE) && in_state == State::Stopped && waits(m) && look(m)
 }
 
-/// The state of a sandbox that has no role.
-pub fn rest<M: Monitor>(m: &M) -> State {
-    let waits = m.roles().first().is_some_and(|role| role.waits != 0);
-    if waits { State::Stopped } else { State::Launching }
+/// Tells if a sandbox begins for a role.
+fn waits<M: Monitor>(m: &M) -> bool {
+    m.roles().first().is_some_and(|role| role.waits != 0)
+}
+
+/// Returns the state for a sandbox after its roles of a set have gone to others.
+pub fn rest<M: Monitor>(m: &M, going: u32) -> State {
+    let stays = |part: Part<'_, M>| role::holds(&part) != 0 && going & part.bit() == 0;
+    if waits(m) && !parts(m).any(stays) { State::Stopped } else { State::Launching }
+}
+
+/// The state in which a spare monitor goes on, where no guest lived: it begins for a role that had just come.
+pub fn resume<M: Monitor>(m: &M, at: State) -> State {
+    let held = |part: Part<'_, M>| role::holds(&part) != 0;
+    let begins = M::has(need::ROLE) && at == State::Stopped && waits(m) && parts(m).any(held);
+    if begins { State::Launching } else { at }
 }
 
 /// Chooses who takes over each role of this sandbox's: `named`, or the one that the role chooses with [`STAYS`].
@@ -215,9 +229,10 @@ fn ended<M: Monitor>(m: &M) {
 #[inline(never)]
 pub fn call<M: Monitor>(m: &M, length: u8) -> Outcome {
     let none = m.config().roles.len == 0;
-    if none || choose(m, STAYS).0 == 0 {
+    let (going, _) = choose(m, STAYS);
+    if going == 0 {
         m.answer(if none { NO_CALL } else { BUSY });
         return Outcome::skip(Cause::Hypercall, length);
     }
-    Outcome::end(Cause::Hypercall, rest(m))
+    Outcome::end(Cause::Hypercall, rest(m, going))
 }

@@ -3,6 +3,10 @@
 use bulkhead_layout::pci::{COMMAND, INTX_OFF, Reset};
 use bulkhead_plan::{Function, ResetStep, Span};
 
+/// Device control after an FLR, of the bits that a guest writes: relaxed ordering, no snoop, reads of 512 bytes
+/// (PCIe 5.0, 7.5.3.4).
+const TUNING: u32 = 1 << 4 | 1 << 11 | 0b010 << 12;
+
 /// Writes that stop a function for good: no DMA first, no messages, then its reset. At the end it answers to accesses
 /// of its BARs again, which its owner's tables map. A function with a function-level reset and steps of its own tries
 /// these first, with its DMA as it is ([decision 54](../../../../../docs/decisions/0054-nvme-reset.md)).
@@ -11,9 +15,6 @@ pub fn resets(function: &Function) -> Vec<Reset> {
     const FLR_TIME: u32 = 100;
     /// And has changed between D0 and D3hot (PM 1.2, 5.6.1).
     const POWER_TIME: u32 = 10;
-    /// Device control after an FLR, of the bits that a guest writes: relaxed ordering, no snoop, reads of 512 bytes
-    /// (PCIe 5.0, 7.5.3.4).
-    const TUNING: u32 = 1 << 4 | 1 << 11 | 0b010 << 12;
     let step = |offset: u16, value, wait| Reset {
         at: offset.into(),
         kind: Reset::CONFIG,
@@ -56,6 +57,19 @@ pub fn resets(function: &Function) -> Vec<Reset> {
     // The monitor sets the bits of the BARs with any write.
     all.push(step(COMMAND, INTX_OFF, 0));
     all
+}
+
+/// Writes behind them, if the function goes to another sandbox: nothing that its owner could write stays. A reset by
+/// its own registers leaves the configuration space as it is.
+pub fn forgets(function: &Function) -> impl Iterator<Item = Reset> {
+    let at = |offset: u16, value| Reset {
+        at: offset.into(),
+        kind: Reset::CONFIG,
+        value,
+        ..Reset::default()
+    };
+    let control = function.pcie.map(|pcie| at(u16::from(pcie.at) + 8, TUNING));
+    control.into_iter().chain([at(super::at::INTERRUPT, 0)])
 }
 
 /// A step by the function's own registers.

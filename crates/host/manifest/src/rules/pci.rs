@@ -197,7 +197,12 @@ pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let unconfined = grant.detailed.dma == raw::Dma::Unconfined;
         let (bdf, at, name) = (grant.function.bdf, grant.at.clone(), grant.owner());
         let linux = matches!(grant.sandbox.guest, raw::Guest::Linux { .. });
+        let remaps = machine.iommu.is_some_and(|iommu| iommu.remaps_interrupts);
         let (message, help) = match (machine.iommu.is_some(), unconfined) {
+            (true, _) if grant.role.is_some() && !remaps => (
+                format!("{bdf} could signal any core, so it cannot move with a role"),
+                "take a machine whose IOMMU remaps interrupts, or leave it out".to_owned(),
+            ),
             (false, _) if linux => (
                 format!(
                     "nothing translates the DMA of {bdf}: machine `{}` has no IOMMU, and the \

@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, list};
 use crate::raw::{ChannelKind, Role};
 use crate::shape::brief;
 use crate::source::{k, n};
-use bulkhead_plan::{BarKind, Function};
+use bulkhead_plan::{Bar, BarKind, Function};
 
 /// Bytes that a page of table entries maps: a monitor takes all of it from its guest, or nothing.
 fn window(cx: &Context<'_, '_>) -> u64 {
@@ -14,11 +14,19 @@ fn window(cx: &Context<'_, '_>) -> u64 {
     page * (page / 8)
 }
 
-/// Numbers of the windows with registers of a function.
-fn windows(cx: &Context<'_, '_>, function: &Function) -> Vec<u64> {
+/// First and last window of each part of a function's registers.
+fn windows(cx: &Context<'_, '_>, function: &Function) -> Vec<(u64, u64)> {
     let bars = function.bars.iter().filter(|bar| bar.kind != BarKind::Io);
-    let of = |start: u64, end: u64| start / window(cx)..=(end - 1) / window(cx);
-    bars.flat_map(|bar| of(bar.span.start, bar.span.end())).collect()
+    let last = |bar: &Bar| bar.span.start.saturating_add(bar.span.len.saturating_sub(1));
+    bars.map(|bar| (bar.span.start / window(cx), last(bar) / window(cx))).collect()
+}
+
+/// Tells if something can bring it to rest between two owners.
+fn has_reset(function: &Function) -> bool {
+    let levels = [function.pcie, function.af].into_iter().flatten();
+    levels.into_iter().any(|capability| capability.flr)
+        || function.pm.is_some_and(|pm| pm.resets)
+        || !function.reset.is_empty()
 }
 
 /// A role's functions have their registers apart from all that a holder keeps.
@@ -29,7 +37,7 @@ pub fn role_device(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             let function = pci::the_one(machine, name);
             let large = function
                 .and_then(|function| function.bars.iter().find(|bar| bar.span.len >= window(cx)));
-            let near = function.and_then(|function| beside(cx, role, function));
+            let near = || function.and_then(|function| beside(cx, role, function));
             let (message, help) = if !is_pci(name) {
                 let message = format!("`{}` is no PCI function", brief(name));
                 (message, "a role has PCI functions and channels; give others to a sandbox".into())
@@ -41,7 +49,11 @@ pub fn role_device(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                     bar.span.len
                 );
                 (message, format!("take a function with less than {:#x} bytes in each", window(cx)))
-            } else if let Some((holder, other)) = near {
+            } else if function.is_some_and(|function| !has_reset(function)) {
+                let message = format!("`{}` has no reset", brief(name));
+                let help = "its next holder would have what the last one told it: describe a reset, or leave it out";
+                (message, help.into())
+            } else if let Some((holder, other)) = near() {
                 let message = format!(
                     "`{}` has registers within {:#x} bytes of those of {}, which `{holder}` keeps",
                     brief(name),
@@ -73,8 +85,9 @@ fn beside<'a>(
         let others = cx.roles.iter().filter(|other| other.index != role.index).filter(holds);
         let others = others.flat_map(|other| other.devices.iter().map(String::as_str));
         let mut all = granted.chain(others).filter_map(|name| pci::the_one(machine, name));
+        let meets = |one: (u64, u64)| own.iter().any(|own| own.0 <= one.1 && one.0 <= own.1);
         let near = |other: &&Function| {
-            other.bdf != function.bdf && windows(cx, other).iter().any(|one| own.contains(one))
+            other.bdf != function.bdf && windows(cx, other).into_iter().any(meets)
         };
         all.find(near).map(|other| (holder.as_str(), other))
     })
