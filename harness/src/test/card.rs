@@ -186,10 +186,12 @@ fn sends(
         change(o);
     })?;
     seen.exited("one")?;
-    // The IOMMU blocks all of its messages, whatever its monitor does.
-    for way in ["by its registers", "by a forged write"] {
-        let none = seen.console.contains(&format!("porter: 0 interrupts {way}"));
-        seen.ensure(none, format!("an interrupt came {way}"))?;
+    // The IOMMU blocks all of its messages, whatever its monitor does. QEMU's of Intel's kind passes forged ones on
+    // (docs/limits.md), which shows that this one is sent.
+    let passes = u8::from(machine == "qemu-q35-vtd");
+    for (way, count) in [("by its registers", 0), ("by a forged write", passes)] {
+        let right = seen.console.contains(&format!("porter: {count} interrupts {way}"));
+        seen.ensure(right, format!("not {count} interrupts came {way}"))?;
     }
     Ok(seen)
 }
