@@ -36,6 +36,10 @@ pub struct Web {
     pub begun: Vec<u64>,
     /// The other one has taken the place.
     pub replaced: bool,
+    /// Times at which a server began and went on with connections.
+    pub resumed: Vec<u64>,
+    /// Records of connections that it could not go on with.
+    pub broken: u64,
 }
 
 impl Web {
@@ -70,6 +74,10 @@ impl Web {
                 web.faults.extend(event(fault).map(|(kind, at)| Fault { kind: kind.into(), at }));
             } else if let Some((_, driver)) = line.split_once("server: driver ") {
                 web.begun.extend(event(driver).map(|(_, at)| at));
+            } else if let Some((_, server)) = line.split_once(" connections go on, ") {
+                let (broken, at) = server.split_once(" broken, at ").unwrap_or_default();
+                web.broken += broken.parse::<u64>().unwrap_or(0);
+                web.resumed.extend(event(&format!("resumed at {at}")).map(|(_, at)| at));
             }
             web.replaced |= line.contains("another one takes its place");
         }
@@ -105,11 +113,20 @@ impl Web {
     /// Counts the failures behind which another life of a driver began, before the next failure and the last answer.
     #[must_use]
     pub fn healed(&self) -> usize {
+        self.behind(&self.begun)
+    }
+
+    /// Counts those behind which a server went on with connections.
+    #[must_use]
+    pub fn outlived(&self) -> usize {
+        self.behind(&self.resumed)
+    }
+
+    fn behind(&self, begun: &[u64]) -> usize {
         let last = self.answers().last().copied().unwrap_or(0);
         let until = self.faults.iter().skip(1).map(|next| next.at).chain([last]);
-        let began = |(fault, until): &(&Fault, u64)| {
-            self.begun.iter().any(|at| (fault.at..*until).contains(at))
-        };
+        let began =
+            |(fault, until): &(&Fault, u64)| begun.iter().any(|at| (fault.at..*until).contains(at));
         self.faults.iter().zip(until).filter(began).count()
     }
 
@@ -163,6 +180,14 @@ mod tests {
         assert_eq!(Web::of(SAID, &late).expect("whole").healed(), 0);
         assert_eq!(web.before(3600), Some(&Fault { kind: "Spin".into(), at: 3500 }));
         assert_eq!(web.before(3400), None);
+    }
+
+    #[test]
+    fn a_server_that_goes_on_shows() {
+        let console = "[web] server: fault Panic at 2000 us\n[web] server: 64 connections go on, 1 broken, at 2500 us\n\
+                       [web] server: fault Spin at 9600 us\n";
+        let web = Web::of(SAID, console).expect("whole");
+        assert_eq!((&web.resumed[..], web.broken, web.outlived()), (&[2500][..], 1, 1));
     }
 
     #[test]

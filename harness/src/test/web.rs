@@ -1,6 +1,7 @@
 //! A web server and the driver of its card, as programs of one kernel, and a Linux that asks for pages
 //! (`systems/bench/web.toml`, docs/web.md). Debian's httperf asks, then our own client, which looks at each byte. The
-//! driver fails in nine ways. It begins anew, then another one takes its place, and no connection notices.
+//! driver fails in nine ways. It begins anew, then another one takes its place, and no connection notices. Nor does one
+//! if the server itself fails.
 
 use super::block::word;
 use super::driver::{Bench, Job};
@@ -27,6 +28,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("web/served", 450, served),
         Job::one("web/faults", 450, faults),
         Job::one("web/e1000e", 450, e1000e),
+        Job::one("web/server", 450, server),
     ]
 }
 
@@ -103,7 +105,7 @@ fn faults(bench: &Bench) -> Result<String, String> {
     let last = web.faults.last().map_or(0, |fault| fault.at);
     let after = web.answers().iter().filter(|at| **at > last + EACH * 1_000).count();
     seen.ensure(after > 50, format!("{after} answers by the other driver"))?;
-    Ok(format!("{}; then {after} answers by the other driver", told(&web)))
+    Ok(format!("{}; then {after} answers by the other driver", told(&web, web.healed())))
 }
 
 /// Intel's card, for which there is no other driver.
@@ -119,7 +121,25 @@ fn e1000e(bench: &Bench) -> Result<String, String> {
         text.replace("pci:00:05.0", "pci:01:00.0")
     };
     let (_, web) = failing(bench, 3, change)?;
-    Ok(told(&web))
+    Ok(told(&web, web.healed()))
+}
+
+/// The server itself fails in the middle of a record, in each way twice and more. The next life has its connections.
+fn server(bench: &Bench) -> Result<String, String> {
+    const FILE: &str = "file = \"artifact:web-server\"\nargs = \"";
+    let frail = format!("file = \"artifact:web-frail\"\nargs = \"first=2800 every={EACH} count=10 then=100000 ");
+    let text = system("bhweb:10.0.2.16,seconds=4")?.replace(FILE, &frail);
+    let seen = look(text.replace("restarts=3 within=10000", "restarts=8 within=1000"), &bench.dir)?;
+    let web = Web::read(seen.outcome()?, &seen.console)?;
+    for kind in &KINDS[..4] {
+        let planted = web.faults.iter().filter(|fault| fault.kind == *kind).count();
+        seen.ensure(planted >= 2, format!("{planted} faults {kind} were planted"))?;
+    }
+    let outlived = web.outlived();
+    seen.ensure(outlived >= web.faults.len(), format!("{outlived} failures outlived"))?;
+    seen.ensure(web.broken == 0, format!("{} broken records", web.broken))?;
+    right(&seen, &web)?;
+    Ok(told(&web, outlived))
 }
 
 /// Runs it with a driver that fails in all ways, beside requests for so many seconds.
@@ -145,21 +165,26 @@ fn failing(
     let healed = web.healed();
     let none = web.faults.iter().filter(|fault| fault.kind == "Dma").count();
     seen.ensure(healed + none >= web.faults.len(), format!("{healed} failures healed"))?;
+    right(&seen, &web)?;
+    Ok((seen, web))
+}
+
+/// Each answer is right, and came in time.
+fn right(seen: &Seen, web: &Web) -> Result<(), String> {
     seen.ensure(web.wrong + web.lost == 0, format!("{} wrong, {} lost", web.wrong, web.lost))?;
     let slowest = web.slowest().ok_or_else(|| seen.wrong("a request has no answer"))?;
     seen.ensure(slowest <= SLOWEST, format!("a request took {slowest} us"))?;
     let (gap, at) = web.gap();
-    seen.ensure(gap <= GAP, format!("no answer for {gap} us from {at} us on"))?;
-    Ok((seen, web))
+    seen.ensure(gap <= GAP, format!("no answer for {gap} us from {at} us on"))
 }
 
-fn told(web: &Web) -> String {
+fn told(web: &Web, healed: usize) -> String {
     let (gap, at) = web.gap();
     let kind = web.before(at + gap).map_or("none", |fault| &fault.kind);
     format!(
         "{} failures, {} healed; {} answers, longest time without one {:.1} ms ({kind}), slowest {:.1} ms",
         web.faults.len(),
-        web.healed(),
+        healed,
         web.requests.len(),
         gap as f64 / 1e3,
         web.slowest().unwrap_or(0) as f64 / 1e3

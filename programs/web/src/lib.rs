@@ -1,9 +1,12 @@
 //! A web server and the driver of its card, as two programs of one kernel (docs/web.md). The server has the addresses
 //! and the connections, and the driver the card. So a driver that fails loses no connection: the next one finds the
-//! frames that came last in the memory between the two ([`bulkhead_net::Relay`]).
+//! frames that came last in the memory between the two ([`bulkhead_net::Relay`]). And a server that fails loses none: the
+//! next one finds their state ([`bulkhead_web`]).
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod nic;
+pub mod plan;
+pub mod serve;
 
 use bulkhead_net::Relay;
 use bulkhead_program::{Program, now};
@@ -12,6 +15,8 @@ use bulkhead_program::{Program, now};
 pub const FROM_SERVER: &str = "from-server";
 /// Name of the memory that the driver writes and the server reads.
 pub const FROM_NIC: &str = "from-nic";
+/// Name of the memory that has the server's connections, and outlives it.
+pub const STATE: &str = "connections";
 /// Notification that wakes the server.
 pub const NEWS: &str = "news";
 /// Notification that wakes the driver.

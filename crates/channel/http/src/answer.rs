@@ -85,10 +85,16 @@ impl Answer {
         first + more
     }
 
+    /// Returns its bytes in all.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.head.len + if self.page.is_some() { BYTES } else { 0 }
+    }
+
     /// Tells if all of it was written.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.at == self.head.len + if self.page.is_some() { BYTES } else { 0 }
+    pub const fn is_over(&self) -> bool {
+        self.at == self.bytes()
     }
 
     /// Tells if the connection stays.
@@ -109,7 +115,7 @@ mod tests {
             assert!(len > 0);
             all.extend_from_slice(&some[..len]);
         }
-        assert_eq!(answer.write(&mut some), 0);
+        assert_eq!((answer.write(&mut some), answer.bytes()), (0, all.len()));
         all
     }
 

@@ -98,6 +98,12 @@ impl Reader {
         self.len == self.seen
     }
 
+    /// Returns how many bytes the request had that was seen last.
+    #[must_use]
+    pub const fn last(&self) -> usize {
+        self.seen
+    }
+
     /// Drops the request that was seen last, and returns the room for more bytes.
     pub fn room(&mut self) -> &mut [u8] {
         self.bytes.copy_within(self.seen..self.len, 0);
@@ -246,6 +252,7 @@ mod tests {
         for path in ["/1", "/2"] {
             let Step::Asked(request) = reader.step() else { panic!("no request for {path}") };
             assert_eq!(request.path, path.as_bytes());
+            assert_eq!(reader.last(), 28);
         }
         assert!(reader.step() == Step::More && !reader.is_empty());
         feed(&mut reader, b"TTP/1.1\r\nHost: a\r\n\r\n");

@@ -1,7 +1,4 @@
-//! A driver of a web server's card that fails, for tests.
-//!
-//! Arguments: `first=MS every=MS count=N`: times of faults since the processor's start. After N of them (default: none)
-//! they come each `then=MS`. `kind=N`: only that kind; without it they come by turns.
+//! A driver of a web server's card that fails, for tests, at times as its arguments say ([`web_programs::plan`]).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_cards::{Card, Mac, Received, Wrong};
@@ -9,6 +6,7 @@ use bulkhead_program::{FOREVER, Program, now, println, wait_until};
 use core::sync::atomic::Ordering;
 use gate_programs::card::AnyCard;
 use web_programs::nic::{News, drive};
+use web_programs::plan::Plan;
 use web_programs::{FROM_NIC, FROM_SERVER, WORK};
 
 bulkhead_program::entry!(rogue);
@@ -16,7 +14,7 @@ bulkhead_program::entry!(rogue);
 fn rogue(program: Program) -> u32 {
     match AnyCard::open(program, "rings") {
         Ok(card) => {
-            let next = Plan::of(program).next(now());
+            let next = Plan::of(program).next(now(), &KINDS);
             drive(program, Faulty { program, card, next, state: State::Sound }, News::Interrupts)
         }
         Err(wrong) => panic!("{wrong}"),
@@ -59,46 +57,6 @@ const KINDS: [Kind; 9] = [
 ];
 /// Bytes of the queues.
 const QUEUES: usize = 6 * 4096;
-const MILLI: u64 = 1_000_000;
-
-/// Times of the faults.
-struct Plan {
-    first: u64,
-    every: u64,
-    count: u64,
-    then: u64,
-    kind: Option<u64>,
-}
-
-impl Plan {
-    fn of(program: Program) -> Self {
-        let millis = |name, default| program.number(name).unwrap_or(default).saturating_mul(MILLI);
-        Self {
-            first: millis("first", 1_000),
-            every: millis("every", 400).max(MILLI),
-            count: program.number("count").unwrap_or(u64::MAX),
-            then: millis("then", 100).max(MILLI),
-            kind: program.number("kind"),
-        }
-    }
-
-    /// The next fault after a time, and its kind.
-    fn next(&self, now: u64) -> (u64, Kind) {
-        let number = |since: u64, every: u64| match now.checked_sub(since) {
-            Some(gone) => gone / every + 1,
-            None => 0,
-        };
-        let last = self.first.saturating_add(self.every.saturating_mul(self.count));
-        let (n, at) = match number(self.first, self.every) {
-            n if n <= self.count => (n, self.first + n * self.every),
-            _ => {
-                let more = number(last, self.then);
-                (self.count + more, last + more * self.then)
-            }
-        };
-        (at, KINDS[(self.kind.unwrap_or(n) % KINDS.len() as u64) as usize])
-    }
-}
 
 /// How the driver treats frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,16 +69,16 @@ enum State {
 struct Faulty {
     program: Program,
     card: AnyCard,
-    next: (u64, Kind),
+    next: (u64, u64, Kind),
     state: State,
 }
 
 impl Faulty {
     fn look(&mut self) {
-        let (at, kind) = self.next;
+        let (at, _, kind) = self.next;
         if now() >= at {
             // Some are not found: what the driver writes next may hide them.
-            self.next = Plan::of(self.program).next(now());
+            self.next = Plan::of(self.program).next(now(), &KINDS);
             println!("{}: fault {kind:?} at {} us", self.program.name(), now() / 1_000);
             self.plant(kind);
         }

@@ -13,6 +13,7 @@
 //!   ([`store_programs::progress`]). If `missed=N` (2) questions go by without an answer then the thread hangs. A
 //!   thread that begins has `first=MS` (100) for its first answer. That needs the memory `progress`, and the right to
 //!   signal `work`;
+//! * `needs=THREAD`: where this one would stay stopped, the sandbox ends, which has a ladder of its own;
 //! * `alive-THREAD=MS`: a thread that does not move its word within that time has failed, too ([`Signs`]).
 //!
 //! Its thread is called `guard`, or as `thread=NAME` says. A program that uses another one's work can complain of it
@@ -43,6 +44,8 @@ struct Guard {
     wards: Wards,
     ask: Option<Ask>,
     signs: Signs<MOST>,
+    /// The sandbox is nothing without it.
+    needs: Option<Place>,
     trouble: Endpoint,
     reply: Reply,
     /// Ends of budgets between two lines.
@@ -52,15 +55,17 @@ struct Guard {
 fn guard(program: Program) -> u32 {
     program.log();
     let wards = Wards::find(program);
-    let ask = program.arg("asks").map(|name| match wards.place(name) {
-        Some(place) => Ask::new(program, place),
-        None => panic!("it manages no thread {name}"),
-    });
+    let place = |arg| {
+        let name = program.arg(arg)?;
+        Some(wards.place(name).unwrap_or_else(|| panic!("it manages no thread {name}")))
+    };
+    let ask = place("asks").map(|place| Ask::new(program, place));
+    let needs = place("needs");
     let signs = Signs::find(program, wards.names());
     let every = program.number("overruns").unwrap_or(1_000).max(1);
     let thread = program.arg("thread").unwrap_or("guard");
     let (trouble, reply) = (program.serves("trouble"), program.reply(thread));
-    Guard { wards, ask, signs, trouble, reply, every }.watch()
+    Guard { wards, ask, signs, needs, trouble, reply, every }.watch()
 }
 
 impl Guard {
@@ -139,6 +144,9 @@ impl Guard {
         if began {
             self.wards.begin(place);
             self.signs.begin(self.wards.number(place));
+        } else if self.needs == Some(place) {
+            log::error!("the sandbox is nothing without {}", self.wards.name(place));
+            bulkhead_program::exit(LOST);
         }
     }
 }
