@@ -127,7 +127,9 @@ fn e1000e(bench: &Bench) -> Result<String, String> {
 /// The server itself fails in the middle of a record, in each way twice and more. The next life has its connections.
 fn server(bench: &Bench) -> Result<String, String> {
     const FILE: &str = "file = \"artifact:web-server\"\nargs = \"";
-    let frail = format!("file = \"artifact:web-frail\"\nargs = \"first=2800 every={EACH} count=10 then=100000 ");
+    let frail = format!(
+        "file = \"artifact:web-frail\"\nargs = \"first=2800 every={EACH} count=10 then=100000 "
+    );
     let text = system("bhweb:10.0.2.16,seconds=4")?.replace(FILE, &frail);
     let seen = look(text.replace("restarts=3 within=10000", "restarts=8 within=1000"), &bench.dir)?;
     let web = Web::read(seen.outcome()?, &seen.console)?;

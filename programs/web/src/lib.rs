@@ -9,7 +9,8 @@ pub mod plan;
 pub mod serve;
 
 use bulkhead_net::Relay;
-use bulkhead_program::{Program, now};
+use bulkhead_program::role::Role;
+use bulkhead_program::{Notification, Program, now, wait_until};
 
 /// Name of the memory that the server writes and the driver reads.
 pub const FROM_SERVER: &str = "from-server";
@@ -23,6 +24,24 @@ pub const NEWS: &str = "news";
 pub const WORK: &str = "work";
 /// Endpoint at which the guard hears of faults, and the server's complaints.
 pub const TROUBLE: &str = "trouble";
+
+/// Nanoseconds between two looks for a role, or of a driver without interrupts.
+pub const LOOK: u64 = 250_000;
+
+/// Waits for the role that the argument `role=` names, and says meanwhile that the thread goes on. Returns at once if
+/// there is none.
+///
+/// # Panics
+/// The manifest does not give the program a channel of that role.
+pub fn stand_by(program: Program, waits: Notification, mut goes_on: impl FnMut()) {
+    let Some(name) = program.arg("role") else { return };
+    let Some(role) = Role::find(program, name) else { panic!("it has nothing of role {name}") };
+    while role.epoch().is_none() {
+        goes_on();
+        // It has time of its own.
+        let _ = wait_until(waits, now() + LOOK);
+    }
+}
 
 /// The end of a program that writes one memory and reads the other. Its life is the time.
 ///

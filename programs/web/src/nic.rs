@@ -3,7 +3,7 @@
 //! All that it knows lies on its stack, so a thread of it that begins anew (`flight-guard`) has nothing of its last
 //! life. It gives up, by a panic, where the card's state cannot be trusted any more: to begin anew is its guard's work.
 
-use crate::{FROM_NIC, FROM_SERVER, NEWS, WORK, relay};
+use crate::{FROM_NIC, FROM_SERVER, LOOK, NEWS, WORK, relay, stand_by};
 use bulkhead_cards::{Card, HEADER};
 use bulkhead_net::{FRAME, Relay};
 use bulkhead_program::{FOREVER, Handler, Notification, Program, now, println, wait_until};
@@ -19,6 +19,21 @@ pub enum News {
     Interrupts,
     /// It looks each so many nanoseconds.
     Looks(u64),
+}
+
+impl News {
+    /// Returns how the driver of a program's card learns of news: a card that moves with a role sends no interrupts.
+    /// Waits for that role.
+    pub fn of(program: Program) -> Self {
+        if program.arg("role").is_none() {
+            return Self::Interrupts;
+        }
+        let progress = Progress::find(program);
+        stand_by(program, program.waits(WORK), || {
+            let _ = progress.as_ref().is_some_and(Progress::answer);
+        });
+        Self::Looks(LOOK)
+    }
 }
 
 /// Drives a card for ever.

@@ -1,6 +1,6 @@
 //! The server's loop: its connections, and a neighbour that shows that its driver works.
 
-use crate::{FROM_NIC, FROM_SERVER, NEWS, TROUBLE, WORK, relay};
+use crate::{FROM_NIC, FROM_SERVER, NEWS, TROUBLE, WORK, relay, stand_by};
 use bulkhead_net::{Relay, Relayer};
 use bulkhead_program::{
     Endpoint, Message, Notification, Program, Sign, now, println, ready, wait_until,
@@ -14,6 +14,8 @@ use smoltcp::wire::{
 };
 use store_programs::progress::COMPLAINT;
 
+/// Name of its thread.
+const THREAD: &str = "server";
 const MILLI: u64 = 1_000_000;
 /// Longest pause between two complaints, where they do not help: the neighbour may be gone.
 const PAUSE: u64 = 2_000_000_000;
@@ -22,22 +24,29 @@ const MISSED: u32 = 2;
 /// Longest pause between two moves of its progress word.
 const MOVES: u64 = 2 * MILLI;
 
-/// Serves for ever, with the connections that `words` have. Returns if it cannot.
+/// Serves for ever, with the connections that `words` have, once it is its turn. Returns if it cannot.
 ///
 /// All that it knows besides lies on its stack, so a thread of it that begins anew (`flight-guard`) has nothing of its
 /// last life.
 ///
 /// # Panics
 /// The manifest does not give it the memory.
-pub fn serve(program: Program, words: impl Words) -> u32 {
+pub fn serve<W: Words>(program: Program, words: impl FnOnce() -> W) -> u32 {
     let Some(address) = program.arg("address").and_then(|text| text.parse::<Ipv4Addr>().ok())
     else {
         println!("{}: address= is missing, or is no IPv4 address", program.name());
         return 1;
     };
+    let sign = Sign::find(program, THREAD);
+    let kick = || {
+        if let Some(sign) = sign {
+            sign.kick();
+        }
+    };
+    stand_by(program, program.waits(NEWS), kick);
     let n = program.number("mac").and_then(|n| u8::try_from(n).ok()).unwrap_or(1);
     let own = (EthernetAddress([2, 0, 0, 0, 0, n]), address);
-    let Some(records) = Records::open(words, CONNECTIONS) else {
+    let Some(records) = Records::open(words(), CONNECTIONS) else {
         println!("{}: the memory for connections is too small", program.name());
         return 1;
     };
@@ -58,7 +67,7 @@ pub fn serve(program: Program, words: impl Words) -> u32 {
         program,
         server,
         neighbour: Neighbour::find(program, own),
-        sign: Sign::find(program, name),
+        sign,
         driver: program.signals(WORK),
         told: 0,
     };

@@ -114,25 +114,34 @@ struct Table {
 }
 
 impl Table {
-    /// Looks at a frame that comes.
-    fn comes(&mut self, frame: &mut [u8]) {
-        let Some(mut segment) = Segment::of(frame) else { return };
-        let link = self.links.iter_mut().flatten().find(|link| link.peer == segment.from);
+    /// Looks at a frame that comes; true if `smoltcp` is to see it. A wish that it knows would open a second connection
+    /// at the next socket that listens.
+    fn comes(&mut self, frame: &mut [u8]) -> bool {
+        let Some(mut segment) = Segment::of(frame) else { return true };
         if segment.to != self.own.1 {
-        } else if segment.is_first() {
-            let again = link.is_some_and(|link| link.first == segment.place().0.wrapping_add(1));
-            if !again {
-                self.note(&segment);
-            }
-        } else if let Some(link) = link {
-            link.window = segment.window();
-            link.translate_in(&mut segment);
+            return true;
         }
+        let first = segment.place().0.wrapping_add(1);
+        match self.links.iter_mut().flatten().find(|link| link.peer == segment.from) {
+            Some(link) if !segment.is_first() => {
+                link.window = segment.window();
+                link.translate_in(&mut segment);
+            }
+            Some(link) if link.first == first => return false,
+            // A client that has forgotten the connection is asked about it (RFC 5961, 4).
+            Some(link) => segment.ask(link.first.wrapping_sub(2), link.sent),
+            None if segment.is_first() => return self.note(&segment),
+            None => {}
+        }
+        true
     }
 
-    /// A client asks for a connection. Where there is no room it will ask again.
-    fn note(&mut self, segment: &Segment<'_>) {
-        let Some(room) = self.news.iter().position(Option::is_none) else { return };
+    /// A client asks for a connection; true if this is the first time, and there is room. Else it will ask again.
+    fn note(&mut self, segment: &Segment<'_>) -> bool {
+        if self.news.iter().flatten().any(|new| new.peer == segment.from) {
+            return false;
+        }
+        let Some(room) = self.news.iter().position(Option::is_none) else { return false };
         let (mss, scale) = segment.options();
         self.news[room] = Some(Link {
             peer: segment.from,
@@ -147,6 +156,7 @@ impl Table {
             limit: None,
             handed: false,
         });
+        true
     }
 
     /// Returns a number for the first byte of a connection (RFC 6528 wants one that others cannot know).
@@ -335,8 +345,9 @@ impl<D: Device> Device for Door<D> {
                     incoming[..len].copy_from_slice(&frame[..len]);
                     len
                 });
-                self.table.comes(&mut self.incoming[..len]);
-                (len, token)
+                // An empty frame is none.
+                let goes = self.table.comes(&mut self.incoming[..len]);
+                (if goes { len } else { 0 }, token)
             }
             None => return None,
         };

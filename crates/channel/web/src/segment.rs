@@ -102,6 +102,21 @@ impl<'a> Segment<'a> {
         self.changed(old, number);
     }
 
+    /// Makes a wish for a connection a segment without bytes, outside of the window: the connection's end answers it with
+    /// its numbers.
+    pub fn ask(&mut self, number: u32, acknowledges: u32) {
+        let word = |tcp: &TcpPacket<&mut [u8]>| {
+            let flags = tcp.as_ref().get(12..16).and_then(|word| word.try_into().ok());
+            flags.map_or(0, u32::from_be_bytes)
+        };
+        let old = word(&self.tcp);
+        self.tcp.set_syn(false);
+        self.tcp.set_ack(true);
+        self.changed(old, word(&self.tcp));
+        self.set_first(number);
+        self.set_acknowledges(acknowledges);
+    }
+
     fn changed(&mut self, old: u32, new: u32) {
         let sum = updated(self.tcp.checksum(), old, new);
         self.tcp.set_checksum(sum);

@@ -485,6 +485,25 @@ fn a_part_of_a_request_is_acknowledged() {
     assert_eq!((client.all[0].asked, socket.send_queue()), (20, 0));
 }
 
+/// A client that comes again from its port asks for a connection while the server still has the last one.
+#[test]
+fn a_client_that_has_forgotten_its_connection_gets_another_one() {
+    let mut place = Place::new(0);
+    let mut lost = Client::new(&place, &[job(1, 2)]);
+    let mut next = Client::new(&place, &[job(3, 2), job(1, 0)]);
+    place.begin(usize::MAX, true, 1);
+    let mut turn = |client: &mut Client, millis: u64| {
+        client.poll(millis * MILLI);
+        place.server.as_mut().expect("it has begun").turn(millis * MILLI);
+    };
+    (1..4).for_each(|millis| turn(&mut lost, millis));
+    let end = (4..10_000).find(|millis| {
+        turn(&mut next, *millis);
+        next.is_done()
+    });
+    assert!(end.is_some_and(|end| end < 3_000), "{end:?}");
+}
+
 fn jobs() -> impl proptest::strategy::Strategy<Value = Vec<Job>> {
     use proptest::prelude::*;
     let path = ("[a-z]{0,60}", any::<bool>());

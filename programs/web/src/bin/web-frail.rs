@@ -11,10 +11,12 @@ use web_programs::{FROM_NIC, NEWS, STATE, serve::serve};
 bulkhead_program::entry!(frail);
 
 fn frail(program: Program) -> u32 {
-    let words = program.memory(STATE).words();
-    let next = Plan::of(program).next(now(), &KINDS);
-    // A record has some twenty words.
-    serve(program, Frail { program, words, next, left: Cell::new(next.1 * 7 % 23) })
+    serve(program, || {
+        let words = program.memory(STATE).words();
+        let next = Plan::of(program).next(now(), &KINDS);
+        // A record has some twenty words.
+        Frail { program, words, next, left: Cell::new(next.1 * 7 % 23) }
+    })
 }
 
 /// Kinds of faults.

@@ -2,6 +2,9 @@
 //!
 //! It needs the function, memory `rings` of 1 MiB for the card, and the memory between it and the server
 //! (docs/web.md). The notification `work` wakes it, which the card's interrupt, the server and the guard signal.
+//!
+//! With `role=NAME` it waits for that role of its sandbox, which has the card and `rings`. It looks at the card then each
+//! 250 microseconds.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::Program;
@@ -11,8 +14,9 @@ use web_programs::nic::{News, drive};
 bulkhead_program::entry!(nic);
 
 fn nic(program: Program) -> u32 {
+    let news = News::of(program);
     match AnyCard::open(program, "rings") {
-        Ok(card) => drive(program, card, News::Interrupts),
+        Ok(card) => drive(program, card, news),
         Err(wrong) => panic!("{wrong}"),
     }
 }

@@ -12,10 +12,11 @@ use web_programs::{FROM_NIC, FROM_SERVER, WORK};
 bulkhead_program::entry!(rogue);
 
 fn rogue(program: Program) -> u32 {
+    let news = News::of(program);
     match AnyCard::open(program, "rings") {
         Ok(card) => {
             let next = Plan::of(program).next(now(), &KINDS);
-            drive(program, Faulty { program, card, next, state: State::Sound }, News::Interrupts)
+            drive(program, Faulty { program, card, next, state: State::Sound }, news)
         }
         Err(wrong) => panic!("{wrong}"),
     }

@@ -6,6 +6,8 @@
 //! answer. If two questions go by without one, nothing comes through its driver, and the guard hears of it at the
 //! endpoint `trouble`. So it does if the driver's words to the server cannot be.
 //!
+//! With `role=NAME` it waits for that role of its sandbox.
+//!
 //! Its connections' state is in the memory `connections`. It may begin anew at any time, and goes on with them.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
@@ -15,5 +17,5 @@ use web_programs::{STATE, serve::serve};
 bulkhead_program::entry!(server);
 
 fn server(program: Program) -> u32 {
-    serve(program, program.memory(STATE).words())
+    serve(program, || program.memory(STATE).words())
 }

@@ -13,8 +13,11 @@
 //!   ([`store_programs::progress`]). If `missed=N` (2) questions go by without an answer then the thread hangs. A
 //!   thread that begins has `first=MS` (100) for its first answer. That needs the memory `progress`, and the right to
 //!   signal `work`;
-//! * `needs=THREAD`: where this one would stay stopped, the sandbox ends, which has a ladder of its own;
+//! * `needs=THREAD` or `needs=THREAD:THREAD`: where one of these would stay stopped, the sandbox ends, which has a ladder
+//!   of its own;
 //! * `alive-THREAD=MS`: a thread that does not move its word within that time has failed, too ([`Signs`]).
+//!
+//! It moves the progress word of its sandbox if the manifest lets it (`watchdog`).
 //!
 //! Its thread is called `guard`, or as `thread=NAME` says. A program that uses another one's work can complain of it
 //! ([`COMPLAINT`]). A complaint is no proof, so it stops nothing: the thread begins anew, or the other one does.
@@ -44,8 +47,8 @@ struct Guard {
     wards: Wards,
     ask: Option<Ask>,
     signs: Signs<MOST>,
-    /// The sandbox is nothing without it.
-    needs: Option<Place>,
+    /// Those without which the sandbox is nothing, by bit.
+    needs: u64,
     trouble: Endpoint,
     reply: Reply,
     /// Ends of budgets between two lines.
@@ -55,22 +58,21 @@ struct Guard {
 fn guard(program: Program) -> u32 {
     program.log();
     let wards = Wards::find(program);
-    let place = |arg| {
-        let name = program.arg(arg)?;
-        Some(wards.place(name).unwrap_or_else(|| panic!("it manages no thread {name}")))
-    };
-    let ask = place("asks").map(|place| Ask::new(program, place));
-    let needs = place("needs");
+    let place = |name| wards.place(name).unwrap_or_else(|| panic!("it manages no thread {name}"));
+    let ask = program.arg("asks").map(|name| Ask::new(program, place(name)));
+    let needs = program.arg("needs").into_iter().flat_map(|names| names.split(':'));
+    let needs = needs.fold(0, |set, name| set | 1 << place(name));
     let signs = Signs::find(program, wards.names());
     let every = program.number("overruns").unwrap_or(1_000).max(1);
     let thread = program.arg("thread").unwrap_or("guard");
     let (trouble, reply) = (program.serves("trouble"), program.reply(thread));
-    Guard { wards, ask, signs, needs, trouble, reply, every }.watch()
+    Guard { wards, ask, signs, needs, trouble, reply, every }.watch(program)
 }
 
 impl Guard {
-    fn watch(&mut self) -> ! {
+    fn watch(&mut self, program: Program) -> ! {
         loop {
+            program.kick();
             let question = self.ask.as_ref().map_or(FOREVER, Ask::due);
             match self.trouble.receive_until(self.reply, question.min(self.signs.due())) {
                 Ok(heard) => self.heard(heard),
@@ -144,7 +146,7 @@ impl Guard {
         if began {
             self.wards.begin(place);
             self.signs.begin(self.wards.number(place));
-        } else if self.needs == Some(place) {
+        } else if self.needs >> place & 1 != 0 {
             log::error!("the sandbox is nothing without {}", self.wards.name(place));
             bulkhead_program::exit(LOST);
         }

@@ -184,9 +184,17 @@ impl Build<'_, '_, '_> {
             Some(plan::Interrupt { number: interrupt.number, notification, bits })
         };
         let interrupts = interrupts.iter().filter_map(interrupt).collect();
-        let dma = device.dma().iter().flat_map(|name| self.reached(program, name)).collect();
-        let device = driven(self.cx, self.parts.sandbox, name)?;
-        Some(plan::DeviceUse { device, interrupts, dma })
+        let driven = driven(self.cx, self.parts.sandbox, name)?;
+        let role = super::programs::role(self.cx, &self.parts, Some(driven));
+        let dma = match role.and_then(|name| self.cx.roles.iter().find(|role| role.name == name)) {
+            // The program learns where the device finds the role's memory, if it has that.
+            Some(role) => {
+                let has = |name: &&String| program.channels.iter().any(|one| one.name() == **name);
+                role.dma.iter().filter(has).flat_map(|name| self.reached(program, name)).collect()
+            }
+            None => device.dma().iter().flat_map(|name| self.reached(program, name)).collect(),
+        };
+        Some(plan::DeviceUse { device: driven, interrupts, dma })
     }
 
     /// Memory that a device reaches by a name: a channel's, or shared memory.

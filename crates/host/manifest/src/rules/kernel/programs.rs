@@ -518,7 +518,11 @@ fn interrupts(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> (usize
 }
 
 /// The name of the role that a device belongs to.
-fn role<'a>(cx: &'a Context<'_, '_>, parts: &Parts<'_>, driven: Option<Driven>) -> Option<&'a str> {
+pub(super) fn role<'a>(
+    cx: &'a Context<'_, '_>,
+    parts: &Parts<'_>,
+    driven: Option<Driven>,
+) -> Option<&'a str> {
     let Driven::Function(index) = driven? else { return None };
     let granted = crate::rules::build::functions(cx, parts.sandbox);
     let role = granted.get(index)?.role?;
