@@ -20,6 +20,7 @@ mod peer;
 mod plots;
 mod policies;
 mod recovery;
+mod reopen;
 mod rights;
 mod sched;
 mod snapshot;
@@ -177,6 +178,7 @@ const LONG: &[Part] = &[
     part(&["flight.jitter_right_accepted"], rights::accepted),
     part(&["channel.rate_"], channel::rates),
     part(&["channel.restarted_"], recovery::sandbox),
+    part(&["recover.driver", "recover.interface"], reopen::driver),
     // And `recover.web_asked_` and the like, for the plot.
     part(&["recover.web_gap_local", "recover.web_slowest", "recover.web_wrong"], web::local),
     part(&["block.recovery_ms"], || store::recovery(&store::VIRTIO)),

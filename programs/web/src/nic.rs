@@ -6,7 +6,10 @@
 use crate::{FROM_NIC, FROM_SERVER, LOOK, NEWS, WORK, relay, stand_by};
 use bulkhead_cards::{Card, HEADER};
 use bulkhead_net::{FRAME, Relay};
-use bulkhead_program::{FOREVER, Handler, Notification, Program, now, println, wait_until};
+use bulkhead_program::{
+    FOREVER, Handler, Notification, Program, mark, marker, now, println, wait_until,
+};
+use gate_programs::card::AnyCard;
 use store_programs::progress::Progress;
 
 /// Frames of each direction in a round.
@@ -36,8 +39,17 @@ impl News {
     }
 }
 
+/// Opens the program's card, and measures that.
+pub fn open(program: Program) -> AnyCard {
+    mark!(marker::BEGIN | marker::id::RECOVER_DRIVER);
+    let card = AnyCard::open(program, "rings");
+    mark!(marker::END | marker::id::RECOVER_DRIVER);
+    card.unwrap_or_else(|wrong| panic!("{wrong}"))
+}
+
 /// Drives a card for ever.
 pub fn drive(program: Program, card: impl Card, news: News) -> ! {
+    mark!(marker::BEGIN | marker::id::RECOVER_INTERFACE);
     let [a, b, c, d, e, f] = card.mac();
     println!("{}: {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}", program.name());
     let handler = (news == News::Interrupts).then(|| program.interrupt(WORK));
@@ -51,6 +63,8 @@ pub fn drive(program: Program, card: impl Card, news: News) -> ! {
         frame: [0; FRAME],
         incoming: [[0; 8]; (HEADER + FRAME).div_ceil(8)],
     };
+    nic.round();
+    mark!(marker::END | marker::id::RECOVER_INTERFACE);
     nic.run(handler, news)
 }
 

@@ -124,6 +124,10 @@ ids! {
     IO_SPIN = 0x053 "io.spin";
     /// A role comes to a sandbox, from its guest's last instruction without it to its first one with it.
     TAKEOVER = 0x054 "recover.takeover";
+    /// A driver opens its network card anew, until it can give it frames.
+    RECOVER_DRIVER = 0x055 "recover.driver";
+    /// From there until it has joined the server, and looked for the first frames both ways.
+    RECOVER_INTERFACE = 0x056 "recover.interface";
     /// A run of `stress-ng`.
     IO_STRESS = 0x050 "io.stress_ng";
     /// A run of `cyclictest`.

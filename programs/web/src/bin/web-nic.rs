@@ -8,15 +8,11 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::Program;
-use gate_programs::card::AnyCard;
-use web_programs::nic::{News, drive};
+use web_programs::nic::{News, drive, open};
 
 bulkhead_program::entry!(nic);
 
 fn nic(program: Program) -> u32 {
     let news = News::of(program);
-    match AnyCard::open(program, "rings") {
-        Ok(card) => drive(program, card, news),
-        Err(wrong) => panic!("{wrong}"),
-    }
+    drive(program, open(program), news)
 }

@@ -5,7 +5,7 @@ use bulkhead_cards::{Card, Mac, Received, Wrong};
 use bulkhead_program::{FOREVER, Program, now, println, wait_until};
 use core::sync::atomic::Ordering;
 use gate_programs::card::AnyCard;
-use web_programs::nic::{News, drive};
+use web_programs::nic::{News, drive, open};
 use web_programs::plan::Plan;
 use web_programs::{FROM_NIC, FROM_SERVER, WORK};
 
@@ -13,13 +13,9 @@ bulkhead_program::entry!(rogue);
 
 fn rogue(program: Program) -> u32 {
     let news = News::of(program);
-    match AnyCard::open(program, "rings") {
-        Ok(card) => {
-            let next = Plan::of(program).next(now(), &KINDS);
-            drive(program, Faulty { program, card, next, state: State::Sound }, news)
-        }
-        Err(wrong) => panic!("{wrong}"),
-    }
+    let card = open(program);
+    let next = Plan::of(program).next(now(), &KINDS);
+    drive(program, Faulty { program, card, next, state: State::Sound }, news)
 }
 
 /// Kinds of faults.
