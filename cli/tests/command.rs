@@ -33,7 +33,7 @@ fn a_right_manifest_is_said_to_be_so() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(
         text(&output.stdout),
-        "systems/demo.toml: ok (4 sandboxes, 10 programs, 3 channels on qemu-q35)\n"
+        "systems/demo.toml: ok (5 sandboxes, 15 programs, 3 channels on qemu-q35)\n"
     );
     // Its rogue is to be caught again and again.
     let remarks = text(&output.stderr);

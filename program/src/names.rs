@@ -117,11 +117,7 @@ impl Program {
 
     #[track_caller]
     pub(crate) fn address(self, name: &str, kind: Kind, rights: Rights) -> Address {
-        let fits = |grant| match grant {
-            Grant::Capability(it) if it.kind == kind && it.rights.has(rights) => Some(it.address),
-            _ => None,
-        };
-        self.need(format_args!("{kind:?}"), name, fits)
+        self.need(format_args!("{kind:?}"), name, capability(kind, rights))
     }
 
     /// An endpoint that it may call.
@@ -148,6 +144,12 @@ impl Program {
         Notification(self.address(name, Kind::Notification, Rights::WRITE))
     }
 
+    /// Finds a notification, if it may signal that.
+    #[must_use]
+    pub fn find_signals(self, name: &str) -> Option<Notification> {
+        self.find(name, capability(Kind::Notification, Rights::WRITE)).map(Notification)
+    }
+
     /// A notification that it may wait for.
     #[must_use]
     #[track_caller]
@@ -160,6 +162,24 @@ impl Program {
     #[track_caller]
     pub fn reply(self, thread: &str) -> Reply {
         Reply(self.address(thread, Kind::Reply, Rights::NONE))
+    }
+
+    /// The reply object of its first thread, whatever that is called.
+    ///
+    /// # Panics
+    /// It has no thread.
+    #[must_use]
+    #[track_caller]
+    pub fn own_reply(self) -> Reply {
+        // Its own threads' come first.
+        let mut all = self.names().filter_map(|entry| match entry.grant()? {
+            Grant::Capability(it) if it.kind == Kind::Reply => Some(Reply(it.address)),
+            _ => None,
+        });
+        match all.next() {
+            Some(reply) => reply,
+            None => panic!("{} has no thread", self.name()),
+        }
     }
 
     /// A thread that it manages.
@@ -285,6 +305,14 @@ impl Program {
     pub(crate) fn clock(self) -> &'static Clock {
         // SAFETY: the kernel's page, which it fills before any program runs and never changes.
         unsafe { &*(self.page.clock as *const Clock) }
+    }
+}
+
+/// Finds capabilities of a kind with some rights.
+fn capability(kind: Kind, rights: Rights) -> impl Fn(Grant) -> Option<Address> {
+    move |grant| match grant {
+        Grant::Capability(it) if it.kind == kind && it.rights.has(rights) => Some(it.address),
+        _ => None,
     }
 }
 

@@ -248,12 +248,12 @@ fn piloted(name: &str, args: &str) -> String {
         "args = \"{args}\"\nwatchdog = true\nsignals = [\"pause\"]\nwaits = [\"pause\"]\nchannels = [\"sensors\", \"motors\", \"kept\", \"fence\"]"
     );
     let eye = "args = \"kicks=0 role=controls\"\nchannels = [\"kept\"]";
-    let guard = format!("args = \"thread={name}-guard\"\nserves = [\"trouble\"]");
+    let guard = "serves = [\"trouble\"]";
     format!(
         "[[endpoint]]\nname = \"trouble\"\nsandbox = \"{name}\"\n[[notification]]\nname = \"pause\"\nsandbox = \"{name}\"
 {}fault = \"trouble\"\n{}{}",
         part("pilot", "program-pilot", &pilot, 100, ["800 us", "1 ms"]),
-        part("guard", "flight-guard", &guard, 200, ["100 us", "10 ms"]),
+        part("guard", "flight-guard", guard, 200, ["100 us", "10 ms"]),
         part("eye", "program-hang-c", eye, 10, ["10 us", "10 ms"]),
     )
 }

@@ -83,6 +83,13 @@ fn controller(out: &mut String, record: &Record) {
     let counts = format!("{} served, {} missed", record.releases, record.missed);
     let (busy, most) = (part(record.busy), part(record.busy_max));
     add(out, &format!("  releases  {counts}   computing {busy}, at most {most}"));
+    if record.takeovers > 0 {
+        let (release, late) = (record.takeover_release, time(record.takeover_latest));
+        add(
+            out,
+            &format!("  takeover  in release {release}, {late} late   {} in all", record.takeovers),
+        );
+    }
     add(out, "            (host time in an emulator; `CI=true make run` is their judge)");
 }
 

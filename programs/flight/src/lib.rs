@@ -7,6 +7,8 @@
 //! 2. It looks up the wanted attitude in the trajectory that `mission` wrote.
 //! 3. It calls `airframe` with motor commands. This moves the world on by that millisecond and writes the new sensor
 //!    values.
+//!
+//! A flight can be a role ([`kept`]): another sandbox with these programs goes on where the last one ended.
 #![no_std]
 
 /// A release of `control`, ns.
@@ -16,16 +18,23 @@ pub const DIVIDER: u32 = 20;
 
 /// Calls of `estimator`.
 pub mod estimator {
-    /// Take in the last sensor values; answered with the estimated attitude and the rates, two words each.
+    /// Take in the last sensor values in the step of the word; answered with the estimated attitude and the rates, two
+    /// words each.
     pub const UPDATE: u64 = 1;
+    /// Go on behind the step of the word.
+    pub const RESUME: u64 = 2;
 }
 
 /// Calls of `airframe`.
 pub mod airframe {
-    /// Fly a millisecond with the motor commands of two words; answered with the true attitude in two words, which
-    /// a real vehicle would not know.
+    /// Fly a millisecond with the motor commands of two words, in the step of the third one. The answer is the true
+    /// attitude in two words, which a real vehicle would not know.
     pub const FLY: u64 = 1;
+    /// Go on behind the step of the word.
+    pub const RESUME: u64 = 2;
 }
+
+pub mod kept;
 
 /// The answer to an unknown request.
 pub const REFUSED: u64 = 1;
@@ -52,6 +61,11 @@ pub mod recorder {
             place.store(half(error) | half(late) << 32, Ordering::Relaxed);
         }
         count.store(number + 1, Ordering::Release);
+    }
+
+    /// Goes on behind so many that another sandbox wrote.
+    pub fn resume(words: &[AtomicU64], count: u64) {
+        words.iter().take(1).for_each(|word| word.store(count, Ordering::Release));
     }
 
     /// How many were written.

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 /// `"BHTELEM1"`, in word 0.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHTELEM1");
 /// Version of this layout, in word 1.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Slots of a page.
 pub const SLOTS: u64 = 4;
 /// Words of a slot: its number, then the record.
@@ -70,6 +70,12 @@ pub struct Record {
     pub busy: u64,
     /// The largest such part.
     pub busy_max: u64,
+    /// How often another sandbox took the flight over.
+    pub takeovers: u64,
+    /// The first release that the last of these served, counted from 1.
+    pub takeover_release: u64,
+    /// The largest lateness of such a release, ns. It is in no figure of jitter.
+    pub takeover_latest: u64,
 }
 
 impl Record {
@@ -99,6 +105,9 @@ impl Record {
             jitter,
             busy,
             busy_max,
+            takeovers,
+            takeover_release,
+            takeover_latest,
         } = self;
         for word in [
             seq,
@@ -116,6 +125,9 @@ impl Record {
             jitter_max,
             busy,
             busy_max,
+            takeovers,
+            takeover_release,
+            takeover_latest,
         ] {
             each(word);
         }
@@ -136,6 +148,14 @@ impl Record {
         let bucket = (u64::BITS - late.leading_zeros()) as usize;
         self.jitter[bucket.min(BUCKETS - 1)] += 1;
         self.releases += 1;
+    }
+
+    /// Counts a release that came so many nanoseconds late, and is the first one behind a takeover.
+    pub fn count_takeover(&mut self, late: u64) {
+        self.releases += 1;
+        self.takeovers += 1;
+        self.takeover_release = self.releases + self.missed;
+        self.takeover_latest = self.takeover_latest.max(late);
     }
 
     /// Returns an upper bound of the median lateness in ns, as fine as the histogram.
@@ -287,6 +307,16 @@ mod tests {
             }
         }
         writer.join().expect("writer ends");
+    }
+
+    #[test]
+    fn a_takeover_is_no_jitter() {
+        let mut record = Record { releases: 7, missed: 2, jitter_max: 5, ..Record::default() };
+        record.count_takeover(500_000);
+        record.count_takeover(400_000);
+        assert_eq!((record.releases, record.jitter_max), (9, 5));
+        assert_eq!((record.takeovers, record.takeover_release), (2, 11));
+        assert_eq!(record.takeover_latest, 500_000);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
         let is_restarted = restarted && planned == 0;
         if sandbox.deeds > 0 {
             promises.push(answered(sandbox));
+            promises.extend(unchanged(outcome, index));
         } else if is_restarted && plan.ladders.is_empty() {
             promises.push(caught(sandbox));
         } else {
@@ -52,7 +53,8 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
     }
     promises.extend(outcome.audited.as_ref().map(audit));
     if timed {
-        promises.extend(outcome.telemetry.iter().map(|(name, t)| on_time(name, t)));
+        let cores = outcome.report.sandboxes.iter().map(|sandbox| sandbox.cores.len()).sum();
+        promises.extend(outcome.telemetry.iter().map(|(name, t)| on_time(name, t, cores)));
     }
     promises
 }
@@ -77,14 +79,15 @@ fn launched(outcome: &Outcome) -> Promise {
     promise("every sandbox was launched", missing.is_empty(), detail)
 }
 
+/// Judges the boot code's instructions: 500,000 for each sandbox, and 2,000,000 in any case.
 fn boot(outcome: &Outcome) -> Option<Promise> {
-    const LIMIT: u64 = 2_000_000;
+    let limit = (500_000 * outcome.report.sandboxes.len() as u64).max(2_000_000);
     let boot = outcome.report.boot.as_ref()?;
     let detail = format!(
-        "{} instructions of {LIMIT}; besides {} µs of waiting and {} µs of zeroing and copying",
+        "{} instructions of {limit}; besides {} µs of waiting and {} µs of zeroing and copying",
         boot.instructions, boot.waiting_us, boot.copying_us
     );
-    Some(promise("the machine boots in few instructions", boot.instructions <= LIMIT, detail))
+    Some(promise("the machine boots in few instructions", boot.instructions <= limit, detail))
 }
 
 /// Judges answers to failures: each that begins a guest anew has done so, and nothing else did.
@@ -327,17 +330,28 @@ fn audit(audited: &Audited) -> Promise {
 /// slice between two ticks of the metronome (10 µs), and everything else in a core's way. The second part has the
 /// bound of `flight.jitter_io` in `make bench`, where a finer metronome and the core's own instructions count. That is
 /// 2,500 ns above flight alone, which comes to 52 ns there (`flight.jitter_idle`).
-fn on_time(name: &str, t: &Record) -> Promise {
+///
+/// More cores that share the clock have their turns before a release is seen. How many do depends on how their work
+/// lies to the release. So it differs from run to run: up to 2,509 ns were seen beside three cores, and 3,936 ns beside
+/// four. That is less than 1,000 ns for each, and 1,250 ns are allowed.
+fn on_time(name: &str, t: &Record, cores: usize) -> Promise {
     const SLICE: u64 = 10_000;
-    const OWN: u64 = 2_500 + 52;
-    let held = t.releases > 0 && t.missed == 0 && t.jitter_max <= SLICE + OWN;
+    let own = (1_250 * (cores as u64 - 1)).max(2_500 + 52);
+    let held = t.releases > 0 && t.missed == 0 && t.jitter_max <= SLICE + own;
+    let takeover = match t.takeovers {
+        0 => String::new(),
+        count => format!(
+            ", besides the first one behind each of {count} takeovers, the last in release {}: {} ns",
+            t.takeover_release, t.takeover_latest
+        ),
+    };
     let detail = format!(
-        "{} served, {} missed; late by at most {} ns of {} by the virtual clock, which moves on in slices of {SLICE}; \
-         tracking error {} µrad rms, busy for {} % of the last period",
+        "{} served, {} missed; late by at most {} ns of {} by the virtual clock, which moves on in slices of {SLICE}\
+         {takeover}; tracking error {} µrad rms, busy for {} % of the last period",
         t.releases,
         t.missed,
         t.jitter_max,
-        SLICE + OWN,
+        SLICE + own,
         t.error_rms,
         t.busy / 10_000
     );

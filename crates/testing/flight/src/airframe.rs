@@ -3,6 +3,7 @@
 
 use crate::math::{Quat, Vec3};
 use crate::noise::Noise;
+use crate::words::{attitude, motors, numbers, to_attitude, to_vector, vector};
 
 /// m/s².
 pub const GRAVITY: f32 = 9.81;
@@ -88,6 +89,21 @@ impl Airframe {
             thrust: [MASS * GRAVITY / 4.0; 4],
             force: Vec3::new(0.0, 0.0, MASS * GRAVITY),
         }
+    }
+
+    /// All of its state, in words.
+    #[must_use]
+    pub fn words(&self) -> [[u64; 2]; 6] {
+        let [a, b, c, d] = [self.rates, self.velocity, self.wind, self.force].map(vector);
+        [attitude(self.attitude), a, b, c, d, motors(self.thrust)]
+    }
+
+    /// The vehicle of [`Self::words`].
+    #[must_use]
+    pub fn of(words: [[u64; 2]; 6]) -> Self {
+        let [q, a, b, c, d, thrust] = words;
+        let [rates, velocity, wind, force] = [a, b, c, d].map(to_vector);
+        Self { attitude: to_attitude(q), rates, velocity, wind, thrust: numbers(thrust), force }
     }
 
     /// True attitude.

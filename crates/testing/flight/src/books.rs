@@ -38,6 +38,24 @@ impl Books {
         self.record.count_jitter(late);
     }
 
+    /// Books of a flight that another sandbox has begun: its newest record, and the words of [`Books::words`].
+    #[must_use]
+    pub fn resumed(record: Record, [low, high]: [u64; 2]) -> Self {
+        Self { record, squares: u128::from(high) << 64 | u128::from(low) }
+    }
+
+    /// The part of the books that no record has.
+    #[must_use]
+    pub fn words(&self) -> [u64; 2] {
+        [self.squares as u64, (self.squares >> 64) as u64]
+    }
+
+    /// The first release behind a takeover: so many were missed before it, and it came so many nanoseconds late.
+    pub fn took_over(&mut self, missed: u64, late: u64) {
+        self.record.missed += missed;
+        self.record.count_takeover(late);
+    }
+
     /// Enters the work of the release, done so many nanoseconds after the start.
     pub fn enter(&mut self, sample: &Sample, time_ns: u64) {
         let record = &mut self.record;

@@ -8,6 +8,7 @@
 
 use crate::airframe::{FIELD, GRAVITY, Sensors};
 use crate::math::{Quat, Vec3};
+use crate::words::{attitude, to_attitude, to_vector, vector};
 
 const GAIN_FORCE: f32 = 0.15;
 const GAIN_FIELD: f32 = 2.5;
@@ -34,6 +35,20 @@ impl Estimator {
     #[must_use]
     pub fn resumed(attitude: Quat, bias: Vec3) -> Self {
         Self { attitude, bias, rates: Vec3::ZERO }
+    }
+
+    /// All that a next step needs, in words.
+    #[must_use]
+    pub fn words(&self) -> [u64; 4] {
+        let ([a, b], [c, d]) = (attitude(self.attitude), vector(self.bias));
+        [a, b, c, d]
+    }
+
+    /// Goes on from [`Self::words`].
+    #[must_use]
+    pub fn of(words: [u64; 4]) -> Self {
+        let [a, b, c, d] = words;
+        Self::resumed(to_attitude([a, b]), to_vector([c, d]))
     }
 
     /// Takes a measurement in.

@@ -13,6 +13,12 @@ impl Noise {
         Self(if seed == 0 { 0x9E37_79B9_7F4A_7C15 } else { seed })
     }
 
+    /// Its state, which is a seed.
+    #[must_use]
+    pub const fn state(&self) -> u64 {
+        self.0
+    }
+
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

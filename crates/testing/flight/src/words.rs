@@ -48,22 +48,42 @@ pub fn motors(motors: [f32; 4]) -> [u64; 2] {
     [pair(motors[0], motors[1]), pair(motors[2], motors[3])]
 }
 
+/// The four numbers of two words.
+#[must_use]
+pub fn numbers(words: [u64; 2]) -> [f32; 4] {
+    let ((a, b), (c, d)) = (split(words[0]), split(words[1]));
+    [a, b, c, d]
+}
+
 /// The motor commands of two words; a value that no motor can reach is none.
 #[must_use]
 pub fn to_motors(words: [u64; 2]) -> [f32; 4] {
-    let ((a, b), (c, d)) = (split(words[0]), split(words[1]));
     // Not a number is not above 0 either.
-    [a, b, c, d].map(|m| if m > 0.0 { m.min(1.0) } else { 0.0 })
+    numbers(words).map(|m| if m > 0.0 { m.min(1.0) } else { 0.0 })
 }
 
 /// Words of [`write_sensors`].
 pub const SENSOR_WORDS: usize = 6;
 
+/// The sensor values in words.
+#[must_use]
+pub fn sensors(sensors: &Sensors) -> [u64; SENSOR_WORDS] {
+    let [[a, b], [c, d], [e, f]] = [sensors.rates, sensors.force, sensors.field].map(vector);
+    [a, b, c, d, e, f]
+}
+
+/// The sensor values of words.
+#[must_use]
+pub fn to_sensors(words: [u64; SENSOR_WORDS]) -> Sensors {
+    let [a, b, c, d, e, f] = words;
+    let [rates, force, field] = [[a, b], [c, d], [e, f]].map(to_vector);
+    Sensors { rates, force, field }
+}
+
 /// Writes the sensor values. No reader may look meanwhile: readers are called afterwards.
-pub fn write_sensors(words: &[AtomicU64], sensors: &Sensors) {
-    let all = [sensors.rates, sensors.force, sensors.field].map(vector);
-    for (place, word) in words.iter().zip(all.as_flattened()) {
-        place.store(*word, Ordering::Relaxed);
+pub fn write_sensors(words: &[AtomicU64], values: &Sensors) {
+    for (place, word) in words.iter().zip(sensors(values)) {
+        place.store(word, Ordering::Relaxed);
     }
 }
 
@@ -71,8 +91,7 @@ pub fn write_sensors(words: &[AtomicU64], sensors: &Sensors) {
 #[must_use]
 pub fn read_sensors(words: &[AtomicU64]) -> Sensors {
     let at = |n: usize| words.get(n).map_or(0, |word| word.load(Ordering::Relaxed));
-    let [rates, force, field] = [0, 2, 4].map(|n| to_vector([at(n), at(n + 1)]));
-    Sensors { rates, force, field }
+    to_sensors(core::array::from_fn(at))
 }
 
 /// Setpoints that a [`Trajectory`] holds.

@@ -8,6 +8,7 @@ use bulkhead_flight::math::Quat;
 use bulkhead_flight::words;
 use bulkhead_flight::world::World;
 use bulkhead_program::{Message, Program};
+use flight_programs::kept::{Kept, Part};
 use flight_programs::{REFUSED, airframe};
 
 bulkhead_program::entry!(serve);
@@ -18,19 +19,34 @@ const SUBSTEPS: u64 = 26;
 
 fn serve(program: Program) -> u32 {
     let substeps = program.number("substeps").unwrap_or(SUBSTEPS) as u32;
-    let (endpoint, reply) = (program.serves("airframe"), program.reply("airframe"));
+    let (endpoint, reply) = (program.serves("airframe"), program.own_reply());
     let sensors = program.memory("sensors").words();
+    let kept = Kept::find(program);
     let mut world = World::new(SEED, Quat::default());
     words::write_sensors(sensors, &world.sense());
     let mut got = endpoint.receive(reply);
     loop {
         got = match got.map(|received| received.message) {
             Ok(message) if message.label() == airframe::FLY => {
-                let [a, b, ..] = message.words;
+                let [a, b, step, _] = message.words;
                 world.fly(&words::to_motors([a, b]), substeps);
-                words::write_sensors(sensors, &world.sense());
+                let sensed = world.sense();
+                words::write_sensors(sensors, &sensed);
+                if let Some(kept) = kept {
+                    kept.put(step as u32, Part::World, &world.words());
+                    kept.put(step as u32, Part::Sensors, &words::sensors(&sensed));
+                }
                 let truth = words::attitude(world.airframe().attitude());
                 endpoint.reply_receive(reply, Message::new(0, &truth))
+            }
+            Ok(message) if message.label() == airframe::RESUME => {
+                if let Some(kept) = kept {
+                    let step = message.words[0] as u32;
+                    world = World::of(kept.get(step, Part::World));
+                    let sensed = words::to_sensors(kept.get(step, Part::Sensors));
+                    words::write_sensors(sensors, &sensed);
+                }
+                endpoint.reply_receive(reply, Message::new(0, &[]))
             }
             Ok(_) => endpoint.reply_receive(reply, Message::new(REFUSED, &[])),
             // Its caller did not wait for the answer.

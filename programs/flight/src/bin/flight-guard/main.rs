@@ -19,8 +19,8 @@
 //!
 //! It moves the progress word of its sandbox if the manifest lets it (`watchdog`).
 //!
-//! Its thread is called `guard`, or as `thread=NAME` says. A program that uses another one's work can complain of it
-//! ([`COMPLAINT`]). A complaint is no proof, so it stops nothing: the thread begins anew, or the other one does.
+//! A program that uses another one's work can complain of it ([`COMPLAINT`]). A complaint is no proof, so it stops
+//! nothing: the thread begins anew, or the other one does.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod ask;
@@ -64,8 +64,7 @@ fn guard(program: Program) -> u32 {
     let needs = needs.fold(0, |set, name| set | 1 << place(name));
     let signs = Signs::find(program, wards.names());
     let every = program.number("overruns").unwrap_or(1_000).max(1);
-    let thread = program.arg("thread").unwrap_or("guard");
-    let (trouble, reply) = (program.serves("trouble"), program.reply(thread));
+    let (trouble, reply) = (program.serves("trouble"), program.own_reply());
     Guard { wards, ask, signs, needs, trouble, reply, every }.watch(program)
 }
 
