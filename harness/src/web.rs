@@ -81,6 +81,10 @@ impl Web {
             }
             web.replaced |= line.contains("another one takes its place");
         }
+        // Lines of several sandboxes.
+        web.faults.sort_by_key(|fault| fault.at);
+        web.begun.sort_unstable();
+        web.resumed.sort_unstable();
         Ok(web)
     }
 
@@ -135,6 +139,27 @@ impl Web {
     pub fn before(&self, at: u64) -> Option<&Fault> {
         self.faults.iter().rev().find(|fault| fault.at <= at)
     }
+}
+
+/// Holders of the role in systems/bench/web-remote.toml, with the beginning of their programs' names.
+const HOLDERS: [(&str, &str); 2] = [("web", ""), ("spare", "spare-")];
+/// Text in front of that their failures are put.
+pub const CLIENT: &str = "[[sandbox]]\nname = \"client\"\n";
+
+/// A program for each holder that lets the whole sandbox fail at such times, and [`CLIENT`].
+#[must_use]
+pub fn dooms(times: &str) -> String {
+    let one = |(sandbox, prefix): (&str, &str)| {
+        let name = format!("{prefix}doom");
+        format!(
+            "[[program]]\nname = \"{name}\"\nsandbox = \"{sandbox}\"\nfile = \"artifact:web-doom\"
+args = \"role=website {times}\"\nends_sandbox = true\nsignals = [\"pause\"]\nwaits = [\"pause\"]\nchannels = [\"connections\"]
+[[context]]\nname = \"{name}\"\nsandbox = \"{sandbox}\"\nbudget = \"90 ms\"\nperiod = \"100 ms\"\nguaranteed = false
+[[thread]]\nname = \"doom\"\nprogram = \"{name}\"\npriority = 250\ncontext = \"{name}\"\nstack = \"16 KiB\"
+[[notification]]\nname = \"pause\"\nsandbox = \"{sandbox}\"\n\n"
+        )
+    };
+    HOLDERS.map(one).concat() + CLIENT
 }
 
 /// `KIND at N us`.

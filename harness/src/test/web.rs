@@ -7,7 +7,7 @@ use super::block::word;
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run_from};
 use crate::build;
-use crate::web::Web;
+use crate::web::{CLIENT, Web, dooms};
 use bulkhead_qemu::Time;
 use std::path::Path;
 use std::time::Duration;
@@ -29,12 +29,17 @@ pub fn jobs() -> Vec<Job> {
         Job::one("web/faults", 450, faults),
         Job::one("web/e1000e", 450, e1000e),
         Job::one("web/server", 450, server),
+        Job::one("web/remote", 450, remote),
     ]
 }
 
 /// The system with a job for its client.
 fn system(job: &str) -> Result<String, String> {
-    let path = build::root().join("systems/bench/web.toml");
+    of("web", job)
+}
+
+fn of(name: &str, job: &str) -> Result<String, String> {
+    let path = build::root().join(format!("systems/bench/{name}.toml"));
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let job = format!("bulkhead.net=virtio_net bulkhead.run={job}");
     Ok(text.replace("../../machines/", "machines/").replace("bulkhead.net=virtio_net", &job))
@@ -50,7 +55,6 @@ fn look(text: String, dir: &Path) -> Result<Seen, String> {
     let seen = run_from(&Manifest(text), dir, change, |_| {}, |_, _| {})?;
     let found = &seen.audited()?.report.findings;
     seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
-    seen.undisturbed("web", &["running"])?;
     Ok(seen)
 }
 
@@ -72,6 +76,7 @@ fn served(bench: &Bench) -> Result<String, String> {
     ];
     let script = script.join("; ").replace("&;", "&");
     let seen = look(system(&format!("sh:-c,{}", word(&script)))?, &bench.dir)?;
+    seen.undisturbed("web", &["running"])?;
     let said = seen.serial(1)?;
     for wanted in [
         REPLIES,
@@ -131,7 +136,9 @@ fn server(bench: &Bench) -> Result<String, String> {
         "file = \"artifact:web-frail\"\nargs = \"first=2800 every={EACH} count=10 then=100000 "
     );
     let text = system("bhweb:10.0.2.16,seconds=4")?.replace(FILE, &frail);
-    let seen = look(text.replace("restarts=3 within=10000", "restarts=8 within=1000"), &bench.dir)?;
+    let text = text.replace("restarts=3 within=10000", "restarts=8 within=1000");
+    let seen = look(text, &bench.dir)?;
+    seen.undisturbed("web", &["running"])?;
     let web = Web::read(seen.outcome()?, &seen.console)?;
     for kind in &KINDS[..4] {
         let planted = web.faults.iter().filter(|fault| fault.kind == *kind).count();
@@ -140,6 +147,29 @@ fn server(bench: &Bench) -> Result<String, String> {
     let outlived = web.outlived();
     seen.ensure(outlived >= web.faults.len(), format!("{outlived} failures outlived"))?;
     seen.ensure(web.broken == 0, format!("{} broken records", web.broken))?;
+    right(&seen, &web)?;
+    Ok(told(&web, outlived))
+}
+
+/// The driver fails in each way, and the whole sandbox by an exit code and a hang. The other one takes the card,
+/// and goes on with the connections.
+fn remote(bench: &Bench) -> Result<String, String> {
+    const NIC: &str = "file = \"artifact:web-nic\"\nargs = \"role=website\"\n";
+    let rogue =
+        format!("file = \"artifact:web-rogue\"\nargs = \"role=website first=2800 every={EACH}\"\n");
+    let text = of("web-remote", "bhweb:10.0.2.16,seconds=4")?.replace(NIC, &rogue);
+    let text = text.replace(CLIENT, &dooms("first=2950 every=900"));
+    let seen = look(text, &bench.dir)?;
+    let web = Web::read(seen.outcome()?, &seen.console)?;
+    for kind in KINDS.iter().chain(&["Exit", "Hang"]) {
+        let planted = web.faults.iter().any(|fault| fault.kind == *kind);
+        seen.ensure(planted, format!("no fault {kind} was planted"))?;
+    }
+    seen.ensure(web.broken == 0, format!("{} broken records", web.broken))?;
+    // Forbidden memory alone may have no effect.
+    let none = web.faults.iter().filter(|fault| fault.kind == "Dma").count();
+    let outlived = web.outlived();
+    seen.ensure(outlived + none >= web.faults.len(), format!("{outlived} failures outlived"))?;
     right(&seen, &web)?;
     Ok(told(&web, outlived))
 }
@@ -154,6 +184,7 @@ fn failing(
     let text = system(&format!("bhweb:10.0.2.16,seconds={seconds}"))?;
     let text = change(text).replace("file = \"artifact:web-nic\"\n", &times);
     let seen = look(text, &bench.dir)?;
+    seen.undisturbed("web", &["running"])?;
     let web = Web::read(seen.outcome()?, &seen.console)?;
     for kind in KINDS {
         let planted = web.faults.iter().any(|fault| fault.kind == kind);

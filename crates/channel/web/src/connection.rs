@@ -238,7 +238,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Drops requests whose answers the client has.
+    /// Drops requests with answers that the client has.
     fn acknowledged(&mut self, socket: &Socket<'_>) {
         let mut has = self.given - socket.send_queue();
         while let Some(pair) = self.pairs[..self.count].first().copied() {

@@ -2,11 +2,11 @@
 //!
 //! `smoltcp` cannot be given a connection. So the door makes the client's handshake again, from a record, and keeps
 //! `smoltcp`'s part of it for itself. `smoltcp` has then chosen a first number of its own. The door adds the difference
-//! to all that goes out, and takes it from all acknowledgements that come in. New connections go the same way: the door
-//! chooses their first number, so that it is known before anything goes out.
+//! to all that goes out, and takes it from all acknowledgements that come in. New connections are translated, too: the
+//! door chooses their first number, so that it is known before anything goes out.
 //!
 //! Two more rules are the door's. An acknowledgement never says more than the record, whatever `smoltcp` has taken. And
-//! `smoltcp` never sees one for bytes that it has not sent in this life, because the client may have them from the last.
+//! `smoltcp` never sees one for bytes that it has not sent in this life, because the client may have them already.
 
 use crate::CONNECTIONS;
 use crate::record::Record;

@@ -16,7 +16,7 @@
 //! | from 6 on | the client's bytes, from the oldest request on that has no whole answer |
 //!
 //! A record is written to the older half, and its stamp is taken away before and comes last. So the other half is whole
-//! whenever the writer stops. Who reads has a claim: a record that cannot be is dropped and counted.
+//! whenever the writer stops. A reader takes it for a claim: a record that cannot be is dropped and counted.
 
 use crate::door::Peer;
 use bulkhead_http::LONGEST;
@@ -163,7 +163,7 @@ pub struct Records<W> {
 }
 
 impl<W: Words> Records<W> {
-    /// Opens a memory with room for `slots` connections. Memory that is none of ours, or of another version, is emptied.
+    /// Opens a memory with room for `slots` connections. Memory of another kind or version is emptied.
     /// `None`: there is not so much room.
     #[must_use]
     pub fn open(words: W, slots: usize) -> Option<Self> {
@@ -237,8 +237,8 @@ impl<W: Words> Records<W> {
         (one.max(two), half(slot, usize::from(two > one)))
     }
 
-    /// Reads a slot: the newer half, with its bytes in `bytes`. An older one is no choice where that is broken: the client
-    /// was told more.
+    /// Reads a slot: the newer half, with its bytes in `bytes`. The older one is no choice where that is broken: the
+    /// client was told more.
     pub fn read<'b>(&self, slot: usize, bytes: &'b mut [u8; LOG]) -> Load<'b> {
         let (stamp, at) = self.newer(slot);
         if stamp == 0 {

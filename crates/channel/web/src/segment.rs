@@ -102,8 +102,8 @@ impl<'a> Segment<'a> {
         self.changed(old, number);
     }
 
-    /// Makes a wish for a connection a segment without bytes, outside of the window: the connection's end answers it with
-    /// its numbers.
+    /// Makes a wish for a connection a segment without bytes, outside of the window: the connection's end answers
+    /// it with its numbers.
     pub fn ask(&mut self, number: u32, acknowledges: u32) {
         let word = |tcp: &TcpPacket<&mut [u8]>| {
             let flags = tcp.as_ref().get(12..16).and_then(|word| word.try_into().ok());

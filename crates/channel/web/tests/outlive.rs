@@ -337,8 +337,8 @@ impl Job {
     }
 }
 
-/// Runs jobs with a server whose lives have so many deeds, and then one that stays. How many lives went on with how many
-/// connections.
+/// Runs jobs with a server that has lives of so many deeds, and then one that stays. Returns how each life
+/// began.
 fn run(jobs: &[Job], lives: &[(usize, bool, u64)], noise: u64) -> Vec<Begun> {
     let mut place = Place::new(noise);
     let mut client = Client::new(&place, jobs);
@@ -442,7 +442,7 @@ fn the_newer_one_of_two_records_counts() {
     assert_eq!(records.read(slot, &mut bytes), Load::Empty);
 }
 
-/// A client gets 408 and ends its request all the same. The next life does not answer it with a page.
+/// A client gets 408 and still ends its request. The next life does not answer it with a page.
 #[test]
 fn a_slow_client_is_refused_by_the_next_life_too() {
     let mut place = Place::new(0);

@@ -3,8 +3,8 @@
 //! It needs the function, memory `rings` of 1 MiB for the card, and the memory between it and the server
 //! (docs/web.md). The notification `work` wakes it, which the card's interrupt, the server and the guard signal.
 //!
-//! With `role=NAME` it waits for that role of its sandbox, which has the card and `rings`. It looks at the card then each
-//! 250 microseconds.
+//! With `role=NAME` it waits for that role of its sandbox, which has the card and `rings`. It then looks at the card
+//! each 250 microseconds.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::Program;

@@ -13,8 +13,8 @@
 //!   ([`store_programs::progress`]). If `missed=N` (2) questions go by without an answer then the thread hangs. A
 //!   thread that begins has `first=MS` (100) for its first answer. That needs the memory `progress`, and the right to
 //!   signal `work`;
-//! * `needs=THREAD` or `needs=THREAD:THREAD`: where one of these would stay stopped, the sandbox ends, which has a ladder
-//!   of its own;
+//! * `needs=THREAD` or `needs=THREAD:THREAD`: where one of these would stay stopped, the sandbox ends, which has a
+//!   ladder of its own;
 //! * `alive-THREAD=MS`: a thread that does not move its word within that time has failed, too ([`Signs`]).
 //!
 //! It moves the progress word of its sandbox if the manifest lets it (`watchdog`).
