@@ -1,6 +1,6 @@
 //! A web server and the driver of its card, as two programs of one kernel (docs/web.md). The server has the addresses
 //! and the connections, and the driver the card. So a driver that fails loses no connection: the next one finds the
-//! frames that came last in the memory between the two ([`bulkhead_net::Relay`]). A server that fails loses none, too: the
+//! frames that came last in the memory between the two ([`bulkhead_net::Relay`]). A server may fail, too: the
 //! next one finds their state ([`bulkhead_web`]).
 #![cfg_attr(target_os = "none", no_std)]
 
