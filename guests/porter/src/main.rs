@@ -9,7 +9,7 @@
 //! * `way=exit|memory|shutdown|hang|give|each` fails in the second round with the role: before the device is started,
 //!   while it reads, or while it writes, in turn;
 //! * `early=registers|config|write` does what only the holder may;
-//! * `early=dma|message` does what not even the holder may: the device reaches memory beyond the role's, or sends an
+//! * `early=dma|message` does what not even the holder may. The device reaches memory beyond the role's, or sends an
 //!   interrupt, by its registers and by a forged write;
 //! * `rounds=N` makes it the judge: it ends when so many pages were carried.
 #![cfg_attr(target_os = "none", no_std, no_main)]
