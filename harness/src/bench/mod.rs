@@ -181,6 +181,7 @@ const LONG: &[Part] = &[
     part(&["recover.driver", "recover.interface"], reopen::driver),
     // And `recover.web_asked_` and the like, for the plot.
     part(&["recover.web_gap_local", "recover.web_slowest", "recover.web_wrong"], web::local),
+    part(&["recover.web_gap_remote", "recover.web_lost"], web::remote),
     part(&["block.recovery_ms"], || store::recovery(&store::VIRTIO)),
     part(&["block.recovery_nvme_ms"], || store::recovery(&store::NVME)),
     part(&["block.recovery_ahci_ms"], || store::recovery(&store::AHCI)),

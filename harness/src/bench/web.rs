@@ -6,7 +6,7 @@ use super::figure::{Figure, Must};
 use super::system::System;
 use crate::Failure;
 use crate::rows::Row;
-use crate::web::Web;
+use crate::web::{CLIENT, Web, dooms};
 
 /// Requests a second, and seconds of them.
 const RATE: u64 = 120;
@@ -17,6 +17,10 @@ const FAILURES: usize = 50;
 const TIMES: &str = "first=2800 every=400 count=47 then=220";
 /// The guard's limit: it is reached when failures come more often.
 const LIMIT: &str = "restarts=8 within=3200";
+
+/// When the driver fails, and when all of its sandbox does.
+const DRIVER: &str = "first=2800 every=400";
+const WHOLE: &str = "first=3000 every=1200";
 
 /// For the plot: the driver fails once, in the worst way.
 const ONCE: &str = "first=4500 every=1000000 kind=4";
@@ -53,6 +57,37 @@ pub fn local() -> Found {
     ];
     figures.extend(course(&run("web-once", ONCE, LIMIT, PLOTTED)?)?);
     Ok(figures)
+}
+
+/// The worst of many failures of the driver and of the whole sandbox, behind which another sandbox goes on.
+pub fn remote() -> Found {
+    const NIC: &str = "file = \"artifact:web-nic\"\nargs = \"role=website\"\n";
+    let rogue = format!("file = \"artifact:web-rogue\"\nargs = \"role=website {DRIVER}\"\n");
+    let job = format!("bulkhead.run=bhweb:10.0.2.16,rate={RATE},seconds={SECONDS}");
+    let ran = System::new("web-remote", "web-remote")
+        .changed_all(NIC, rogue)
+        .changed(CLIENT, dooms(WHOLE))
+        .with("client", job)
+        .coarse()
+        .run()?;
+    let consoles: String = ran.outcome.consoles.iter().map(|console| console.text()).collect();
+    let web = Web::read(&ran.outcome, &consoles)?;
+    let outlived = web.outlived();
+    if outlived < FAILURES || web.broken > 0 {
+        return Err(format!("{outlived} failures outlived, {} broken records", web.broken).into());
+    }
+    let (gap, at) = web.gap();
+    let kind = web.before(at + gap).map_or("none", |fault| &fault.kind);
+    Ok(vec![
+        Figure::new(Row::new("recover.web_gap_remote", "ms", gap as f64 / 1_000.0))
+            .must(Must::AtMost(30.0))
+            .note(format!(
+                "the worst of {outlived} failures, by {kind}; the watchdog's period is 1 ms"
+            )),
+        Figure::new(Row::new("recover.web_lost", "connections", web.lost as f64))
+            .must(Must::AtMost(0.0))
+            .note(format!("{} wrong answers of {}", web.wrong, web.requests.len())),
+    ])
 }
 
 /// A run with a driver that fails at such times.

@@ -20,8 +20,6 @@ const KINDS: [&str; 9] =
 /// Milliseconds from one failure to the next, and microseconds without an answer, at most.
 const EACH: u64 = 300;
 const GAP: u64 = 30_000;
-/// The latter where another sandbox takes over: 52 ms was seen.
-const REMOTE: u64 = 100_000;
 /// Microseconds of the slowest request.
 const SLOWEST: u64 = 250_000;
 
@@ -149,7 +147,7 @@ fn server(bench: &Bench) -> Result<String, String> {
     let outlived = web.outlived();
     seen.ensure(outlived >= web.faults.len(), format!("{outlived} failures outlived"))?;
     seen.ensure(web.broken == 0, format!("{} broken records", web.broken))?;
-    right(&seen, &web, GAP)?;
+    right(&seen, &web)?;
     Ok(told(&web, outlived))
 }
 
@@ -172,7 +170,7 @@ fn remote(bench: &Bench) -> Result<String, String> {
     let none = web.faults.iter().filter(|fault| fault.kind == "Dma").count();
     let outlived = web.outlived();
     seen.ensure(outlived + none >= web.faults.len(), format!("{outlived} failures outlived"))?;
-    right(&seen, &web, REMOTE)?;
+    right(&seen, &web)?;
     Ok(told(&web, outlived))
 }
 
@@ -200,17 +198,17 @@ fn failing(
     let healed = web.healed();
     let none = web.faults.iter().filter(|fault| fault.kind == "Dma").count();
     seen.ensure(healed + none >= web.faults.len(), format!("{healed} failures healed"))?;
-    right(&seen, &web, GAP)?;
+    right(&seen, &web)?;
     Ok((seen, web))
 }
 
 /// Each answer is right, and came in time.
-fn right(seen: &Seen, web: &Web, most: u64) -> Result<(), String> {
+fn right(seen: &Seen, web: &Web) -> Result<(), String> {
     seen.ensure(web.wrong + web.lost == 0, format!("{} wrong, {} lost", web.wrong, web.lost))?;
     let slowest = web.slowest().ok_or_else(|| seen.wrong("a request has no answer"))?;
     seen.ensure(slowest <= SLOWEST, format!("a request took {slowest} us"))?;
     let (gap, at) = web.gap();
-    seen.ensure(gap <= most, format!("no answer for {gap} us from {at} us on"))
+    seen.ensure(gap <= GAP, format!("no answer for {gap} us from {at} us on"))
 }
 
 fn told(web: &Web, healed: usize) -> String {
