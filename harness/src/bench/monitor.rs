@@ -140,7 +140,7 @@ pub fn sizes() -> Found {
     let figure = Figure::new(bytes("monitor.text_snapshot", warm)).must(Must::AtMost(1_536.0));
     all.push(figure.note("what snapshots add to the smaller one with watchdogs and ladders"));
     let standby = text("monitor-control-standby")? - text("monitor-control-warm")?;
-    let figure = Figure::new(bytes("monitor.text_failover", standby)).must(Must::AtMost(2_432.0));
+    let figure = Figure::new(bytes("monitor.text_failover", standby)).must(Must::AtMost(2_816.0));
     all.push(figure.note("what roles add to the smaller one with snapshots"));
     let checked = bytes("monitor.text_checked", text("monitor-checked")?);
     all.push(Figure::new(checked).note("with code for all needs, built with checks and for speed"));

@@ -9,7 +9,7 @@ use bulkhead_layout::marker::id;
 const TIMES: &str = "first=2800 every=200 count=12 kind=0";
 const LIMIT: &str = "restarts=30 within=10000";
 /// Openings without which the figure is none: the first one, and those after failures.
-const OPENINGS: u64 = 10;
+const OPENINGS: u64 = 8;
 
 /// A driver of virtio's card fails again and again.
 pub fn driver() -> Found {
