@@ -7,7 +7,6 @@ use super::system::{Manifest, Seen, run};
 use bulkhead_image::{Baked, Part};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::report::Kind;
-use bulkhead_qemu::Time;
 use std::time::Duration;
 
 /// Ways to stop (`guests/hang`).
@@ -335,7 +334,7 @@ fn idling(name: &str, core: u32, args: &str) -> String {
         "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"kernel\" }}\ncores = [{core}]\nmemory = \"8 MiB\"\n{}
 [[program]]\nname = \"idle-{name}\"\nsandbox = \"{name}\"\nfile = \"artifact:program-idle\"\nwatchdog = true
 [[thread]]\nname = \"idle-{name}\"\nprogram = \"idle-{name}\"\npriority = 1\ncontext = \"idle-{name}\"
-[[context]]\nname = \"idle-{name}\"\nsandbox = \"{name}\"\nbudget = \"500 us\"\nperiod = \"10 ms\"
+[[context]]\nname = \"idle-{name}\"\nsandbox = \"{name}\"\nbudget = \"4 ms\"\nperiod = \"10 ms\"
 [[program]]\nname = \"{name}\"\nsandbox = \"{name}\"\nfile = \"artifact:program-hang\"\nargs = \"sign=10 kicks=20 {args}\"\nends_sandbox = true\nsched_control = true\nmanages = [\"context:{name}\"]
 [[thread]]\nname = \"{name}\"\nprogram = \"{name}\"\npriority = 10\ncontext = \"{name}\"
 [[context]]\nname = \"{name}\"\nsandbox = \"{name}\"\nbudget = \"1 ms\"\nperiod = \"5 ms\"\n",
@@ -377,8 +376,6 @@ fn idle(bench: &Bench) -> Result<String, String> {
         + &health("stays", "restart");
     let code = super::failing::code("bulkhead_kernel_image::entry::interrupted")?;
     let seen = run(&with(manifest, &more), &bench.dir, |o| {
-        // A budget is time of the common clock: each core has its turns in each of them.
-        o.time = Time::virtual_time();
         o.spoil = Some(Box::new(move |bytes, baked| stay(bytes, baked, "stays", &code)));
     })?;
     seen.exited("timer")?;
