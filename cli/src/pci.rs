@@ -166,7 +166,7 @@ pub fn not_confined(plan: &Plan) -> Vec<Remark> {
         let function = &one.function;
         let name = format!("pci:{} of {}", function.bdf, plan.owner(owner, one));
         // A role's is listed once.
-        if one.role.is_some_and(|role| plan.roles[role].holders.first() != Some(&index(owner))) {
+        if !plan.counts(index(owner), one) {
             continue;
         }
         if one.unconfined {

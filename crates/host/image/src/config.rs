@@ -364,7 +364,7 @@ fn roles(config: &mut Config, tail: &mut Tail, input: &Input, roles: &[nested::R
             number: own.number as u32,
             least_loaded: if role.least_loaded { u64::MAX } else { 0 },
             others: [NOBODY; 8],
-            begins: (role.holders.first() == Some(&index)).into(),
+            begins: role.begins_with(index).into(),
             waits: plan.waits(index).into(),
             pieces: tail.append(&pieces),
             ends: tail.append(&ends),

@@ -129,8 +129,7 @@ pub fn grants(
         let others = others.map(move |requester| Grant { requester: *requester, ..grant });
         [grant].into_iter().chain(others).collect::<Vec<_>>()
     };
-    let first = |role: usize| plan.roles[role].holders.first() == Some(&index);
     // A role's function has one grant, whoever has the role.
-    let own = |(granted, _): &(&Granted, _)| granted.role.is_none_or(first);
+    let own = |(granted, _): &(&Granted, _)| plan.counts(index, granted);
     plan.sandboxes[index].functions.iter().zip(roots).filter(own).flat_map(grants).collect()
 }

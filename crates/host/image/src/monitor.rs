@@ -340,8 +340,8 @@ fn space<T: Target>(
 /// Tells if the sandbox's part of the image has the tables by which a function reaches memory. For a role's it is the
 /// first holder's.
 fn first_has(input: &Input, function: usize) -> bool {
-    let role = input.plan.sandboxes[input.index].functions[function].role;
-    role.is_none_or(|role| input.plan.roles[role].holders.first() == Some(&input.index))
+    let granted = &input.plan.sandboxes[input.index].functions[function];
+    input.plan.counts(input.index, granted)
 }
 
 /// Memory that a function reaches if a program of a kernel drives it, or a role has it; `None`: its sandbox's memory.

@@ -316,6 +316,14 @@ pub struct Role {
     pub dma: Vec<String>,
 }
 
+impl Role {
+    /// Tells if a sandbox has it when the machine starts.
+    #[must_use]
+    pub fn begins_with(&self, sandbox: usize) -> bool {
+        self.holders.first() == Some(&sandbox)
+    }
+}
+
 /// A role at an end of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stand {
@@ -670,6 +678,15 @@ impl Plan {
             Some(role) => format!("role {}", role.name),
             None => sandbox.name.clone(),
         }
+    }
+
+    /// Tells if one of a sandbox's functions is told of with that sandbox. A role's is so once, with the first holder.
+    #[must_use]
+    pub fn counts(&self, sandbox: usize, granted: &Granted) -> bool {
+        granted
+            .role
+            .and_then(|role| self.roles.get(role))
+            .is_none_or(|role| role.begins_with(sandbox))
     }
 
     /// True if a sandbox waits for a role: its guest lives while it has one.
