@@ -4,10 +4,12 @@
 //! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead. N times it accepts the channel that
 //! it is offered at run time, and its owner takes it back. With `ticks` it measures so many ticks of its watchdog.
 //! With `role=NAME` it measures how that comes to it, gives it away, and ends after `lives=N`.
+//! With `restarts=SANDBOX` it measures so many requests to that sandbox's monitor.
 //! With `snapshots=PAGES` it measures so many snapshots of that many pages, of which another one changes each time.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::layout::hypercall::NULL;
+use bulkhead_sdk::layout::hypercall::{CONTROL_RESTART, NULL, OK};
+use bulkhead_sdk::layout::report::State;
 use bulkhead_sdk::link::Links;
 use bulkhead_sdk::role::{self, Role};
 use bulkhead_sdk::snapshot::{self, Paged};
@@ -102,6 +104,24 @@ fn holder(context: Context, name: &'static str) -> u32 {
     }
 }
 
+/// Asks another sandbox's monitor for a restart each time that it runs. Between the markers there is one exit.
+fn asker(sandbox: u32, rounds: u64) -> u32 {
+    for _ in 0..rounds {
+        time::sleep(2_000_000);
+        while hypercall::status(sandbox) as u8 != State::Running as u8 {
+            time::sleep(100_000);
+        }
+        mark!(marker::BEGIN | marker::id::REMOTE_IPI);
+        let answer = hypercall::control(sandbox, CONTROL_RESTART);
+        mark!(marker::END | marker::id::REMOTE_IPI);
+        if answer != OK {
+            println!("micro: no restart: {answer:#x}");
+            return 1;
+        }
+    }
+    0
+}
+
 /// Waits for each tick, which shows as a gap between two looks at the counter.
 fn ticks(context: Context, rounds: u64) -> u32 {
     /// Instructions that no look takes by itself, and the time in which an emulator's timer sends a second message, ns.
@@ -158,6 +178,9 @@ fn guest(context: Context) -> u32 {
     }
     if let Some(name) = context.arg("role") {
         return holder(context, name);
+    }
+    if let Some(sandbox) = context.arg_u64("restarts") {
+        return asker(sandbox as u32, rounds);
     }
     if let Some(pages) = context.arg_u64("snapshots") {
         return snapshots(pages.clamp(1, 64), rounds);

@@ -62,7 +62,7 @@ impl Part {
 }
 
 /// Parts of a few seconds. Their figures are tests too: each has a bound.
-pub const SHORT: [Part; 21] = [
+pub const SHORT: [Part; 22] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -72,6 +72,7 @@ pub const SHORT: [Part; 21] = [
     part(&["recover.hang_found", "exits.watchdog"], watchdog::found),
     part(&["recover.snapshot_64k"], snapshot::taken),
     part(&["recover.takeover"], standby::takeover),
+    part(&["recover.remote_ipi"], standby::remote_ipi),
     part(&["recover.tick", "recover.sweep_word", "recover.peer_look"], watchdog::tick),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
@@ -179,7 +180,7 @@ const LONG: &[Part] = &[
     part(&["channel.rate_"], channel::rates),
     part(&["channel.restarted_"], recovery::sandbox),
     part(&["recover.driver", "recover.interface"], reopen::driver),
-    // And `recover.web_asked_` and the like, for the plot.
+    // And `recover.web_local_asked_` and the like, for the plots.
     part(&["recover.web_gap_local", "recover.web_slowest", "recover.web_wrong"], web::local),
     part(&["recover.web_gap_remote", "recover.web_lost"], web::remote),
     part(&["block.recovery_ms"], || store::recovery(&store::VIRTIO)),

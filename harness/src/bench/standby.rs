@@ -75,3 +75,20 @@ pub fn takeover() -> Found {
         found.n
     ))])
 }
+
+/// A monitor tells another one: a request by a right on one side, and on the other side a role without memory.
+pub fn remote_ipi() -> Found {
+    let ran = System::new("remote-ipi", "remote-ipi").run()?;
+    let each = |of: u16| {
+        let found = ran.counts.span(of).filter(|d| d.n >= 30).ok_or("too few of them")?;
+        if found.vmruns != found.n {
+            return Err(Failure::from(format!("{} exits for {}", found.vmruns, found.n)));
+        }
+        Ok((found.privileged as f64 / found.n as f64, found.n))
+    };
+    let ((sends, sent), (takes, taken)) = (each(id::REMOTE_IPI)?, each(id::TAKEOVER)?);
+    let row = Row::new("recover.remote_ipi", "instructions", sends + takes);
+    Ok(vec![Figure::new(row).note(format!(
+        "{sends:.0} of the sender's monitor: call, right, rate, word, IPI, mean of {sent}; {takes:.0} of the receiver's: doorbell, all mail, a role without memory, record, mean of {taken}; 500 were asked; Quest-V: 4,542 cycles"
+    ))])
+}

@@ -116,6 +116,8 @@ ids! {
     BOOT = 0x043 "boot.instructions";
     /// Another sandbox's ring, which takes a channel away.
     DOORBELL = 0x044 "monitor.doorbell";
+    /// A request to another sandbox's monitor, up to the guest's next instruction.
+    REMOTE_IPI = 0x045 "recover.remote_ipi";
     /// A tick of the watchdog, from the guest's last instruction to its next.
     TICK = 0x04E "recover.tick";
     /// Requests of a number of threads begin or end: `ends << 63 | threads << 32 | requests`.
@@ -126,7 +128,7 @@ ids! {
     TAKEOVER = 0x054 "recover.takeover";
     /// A driver opens its network card anew, until it can give it frames.
     RECOVER_DRIVER = 0x055 "recover.driver";
-    /// From there until it has joined the server, and looked for the first frames both ways.
+    /// From there until it has joined the server, and can move frames both ways.
     RECOVER_INTERFACE = 0x056 "recover.interface";
     /// A run of `stress-ng`.
     IO_STRESS = 0x050 "io.stress_ng";
