@@ -49,9 +49,9 @@ pub fn open(program: Program) -> AnyCard {
 
 /// Drives a card for ever.
 pub fn drive(program: Program, card: impl Card, news: News) -> ! {
-    mark!(marker::BEGIN | marker::id::RECOVER_INTERFACE);
     let [a, b, c, d, e, f] = card.mac();
     println!("{}: {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}", program.name());
+    mark!(marker::BEGIN | marker::id::RECOVER_INTERFACE);
     let handler = (news == News::Interrupts).then(|| program.interrupt(WORK));
     let mut nic = Nic {
         relay: relay(program, FROM_NIC, FROM_SERVER),
@@ -63,7 +63,7 @@ pub fn drive(program: Program, card: impl Card, news: News) -> ! {
         frame: [0; FRAME],
         incoming: [[0; 8]; (HEADER + FRAME).div_ceil(8)],
     };
-    nic.round();
+    nic.relay.join(now());
     mark!(marker::END | marker::id::RECOVER_INTERFACE);
     nic.run(handler, news)
 }
