@@ -85,7 +85,7 @@ struct Plot {
     line: Line,
 }
 
-const PLOTS: [Plot; 5] = [
+const PLOTS: [Plot; 6] = [
     Plot {
         file: Cow::Borrowed("kernel-hog.svg"),
         title: Cow::Borrowed("Worst answer of a thread below a hog"),
@@ -145,9 +145,23 @@ const PLOTS: [Plot; 5] = [
         title: Cow::Borrowed("A web server whose network driver fails once"),
         axes: ["ms, by intervals of 500", "requests/s, answers/s"],
         series: Cow::Borrowed(&[
-            (Cow::Borrowed("recover.web_asked_"), "requests"),
-            (Cow::Borrowed("recover.web_answered_"), "answers"),
-            (Cow::Borrowed("recover.web_failed_"), "the driver fails"),
+            (Cow::Borrowed("recover.web_local_asked_"), "requests"),
+            (Cow::Borrowed("recover.web_local_answered_"), "answers"),
+            (Cow::Borrowed("recover.web_local_failed_"), "the driver fails"),
+        ]),
+        across: Axis::linear(6_000.0),
+        up: Axis::linear(250.0),
+        unit: 1.0,
+        line: Line::Level(120.0, "120 a second"),
+    },
+    Plot {
+        file: Cow::Borrowed("recover-web-remote.svg"),
+        title: Cow::Borrowed("A web server's sandbox hangs once, and another takes over"),
+        axes: ["ms, by intervals of 500", "requests/s, answers/s"],
+        series: Cow::Borrowed(&[
+            (Cow::Borrowed("recover.web_remote_asked_"), "requests"),
+            (Cow::Borrowed("recover.web_remote_answered_"), "answers"),
+            (Cow::Borrowed("recover.web_remote_failed_"), "the sandbox hangs"),
         ]),
         across: Axis::linear(6_000.0),
         up: Axis::linear(250.0),

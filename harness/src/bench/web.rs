@@ -22,8 +22,9 @@ const LIMIT: &str = "restarts=8 within=3200";
 const DRIVER: &str = "first=2800 every=400";
 const WHOLE: &str = "first=3000 every=1200";
 
-/// For the plot: the driver fails once, in the worst way.
+/// For the plots: the driver fails once, in the worst way, or the whole sandbox hangs.
 const ONCE: &str = "first=4500 every=1000000 kind=4";
+const WHOLE_ONCE: &str = "first=4500 every=1000000 kind=1";
 const PLOTTED: u64 = 6;
 /// Milliseconds of an interval, as in the article.
 const INTERVAL: u64 = 500;
@@ -55,30 +56,22 @@ pub fn local() -> Found {
             .must(Must::AtMost(0.0))
             .note(format!("wrong, torn or doubled; {} connections broke", web.lost)),
     ];
-    figures.extend(course(&run("web-once", ONCE, LIMIT, PLOTTED)?)?);
+    let once = run("web-once", ONCE, LIMIT, PLOTTED)?;
+    figures.extend(course("local", &once, once.healed())?);
     Ok(figures)
 }
 
-/// The worst of many failures of the driver and of the whole sandbox, behind which another sandbox goes on.
+/// The worst of many failures of the driver and of the whole sandbox, behind which another sandbox goes on. Then the
+/// course of one.
 pub fn remote() -> Found {
-    const NIC: &str = "file = \"artifact:web-nic\"\nargs = \"role=website\"\n";
-    let rogue = format!("file = \"artifact:web-rogue\"\nargs = \"role=website {DRIVER}\"\n");
-    let job = format!("bulkhead.run=bhweb:10.0.2.16,rate={RATE},seconds={SECONDS}");
-    let ran = System::new("web-remote", "web-remote")
-        .changed_all(NIC, rogue)
-        .changed(CLIENT, dooms(WHOLE))
-        .with("client", job)
-        .coarse()
-        .run()?;
-    let consoles: String = ran.outcome.consoles.iter().map(|console| console.text()).collect();
-    let web = Web::read(&ran.outcome, &consoles)?;
+    let web = run_remote("web-remote", Some(DRIVER), WHOLE, SECONDS)?;
     let outlived = web.outlived();
     if outlived < FAILURES || web.broken > 0 {
         return Err(format!("{outlived} failures outlived, {} broken records", web.broken).into());
     }
     let (gap, at) = web.gap();
     let kind = web.before(at + gap).map_or("none", |fault| &fault.kind);
-    Ok(vec![
+    let mut figures = vec![
         Figure::new(Row::new("recover.web_gap_remote", "ms", gap as f64 / 1_000.0))
             .must(Must::AtMost(30.0))
             .note(format!(
@@ -87,7 +80,24 @@ pub fn remote() -> Found {
         Figure::new(Row::new("recover.web_lost", "connections", web.lost as f64))
             .must(Must::AtMost(0.0))
             .note(format!("{} wrong answers of {}", web.wrong, web.requests.len())),
-    ])
+    ];
+    let once = run_remote("web-remote-once", None, WHOLE_ONCE, PLOTTED)?;
+    figures.extend(course("remote", &once, once.outlived())?);
+    Ok(figures)
+}
+
+/// A run with two holders, with a driver that fails at such times, and a sandbox that does at others.
+fn run_remote(dir: &str, driver: Option<&str>, whole: &str, seconds: u64) -> Result<Web, Failure> {
+    const NIC: &str = "file = \"artifact:web-nic\"\nargs = \"role=website\"\n";
+    let job = format!("bulkhead.run=bhweb:10.0.2.16,rate={RATE},seconds={seconds}");
+    let mut system = System::new("web-remote", dir);
+    if let Some(times) = driver {
+        let rogue = format!("file = \"artifact:web-rogue\"\nargs = \"role=website {times}\"\n");
+        system = system.changed_all(NIC, rogue);
+    }
+    let ran = system.changed(CLIENT, dooms(whole)).with("client", job).coarse().run()?;
+    let consoles: String = ran.outcome.consoles.iter().map(|console| console.text()).collect();
+    Ok(Web::read(&ran.outcome, &consoles)?)
 }
 
 /// A run with a driver that fails at such times.
@@ -110,12 +120,10 @@ fn run(dir: &str, times: &str, limit: &str, seconds: u64) -> Result<Web, Failure
     Ok(Web::read(&ran.outcome, &ran.outcome.consoles[0].text())?)
 }
 
-/// Requests and answers a second by intervals, and where the driver failed.
-fn course(web: &Web) -> Found {
-    let ([fault], 1) = (&web.faults[..], web.healed()) else {
-        return Err(
-            format!("{} failures, {} healed, not one", web.faults.len(), web.healed()).into()
-        );
+/// Requests and answers a second by intervals, and where the one failure was.
+fn course(place: &str, web: &Web, outlived: usize) -> Found {
+    let ([fault], 1) = (&web.faults[..], outlived) else {
+        return Err(format!("{} failures, {outlived} outlived, not one", web.faults.len()).into());
     };
     let begin = web.requests.first().ok_or("no requests")?.asked;
     let rates = |name: &str, times: Vec<u64>| {
@@ -123,13 +131,17 @@ fn course(web: &Web) -> Found {
             let count = times.iter().filter(|at| (*at - begin) / (1_000 * INTERVAL) == n).count();
             let rate = count as f64 * 1_000.0 / INTERVAL as f64;
             let end = (n + 1) * INTERVAL;
-            Figure::new(Row::new(&format!("recover.web_{name}_{end}"), "a second", rate))
+            Figure::new(Row::new(&format!("recover.web_{place}_{name}_{end}"), "a second", rate))
         };
         (0..1_000 * PLOTTED / INTERVAL).map(within).collect::<Vec<_>>()
     };
     let mut figures = rates("asked", web.requests.iter().map(|one| one.asked).collect());
     figures.extend(rates("answered", web.answers()));
     let at = (fault.at - begin) / 1_000;
-    figures.push(Figure::new(Row::new(&format!("recover.web_failed_{at}"), "a second", 0.0)));
+    figures.push(Figure::new(Row::new(
+        &format!("recover.web_{place}_failed_{at}"),
+        "a second",
+        0.0,
+    )));
     Ok(figures)
 }
