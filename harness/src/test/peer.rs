@@ -127,16 +127,17 @@ pub fn struck(
     folder: Option<PathBuf>,
     strike: Strike,
 ) -> Result<Seen, String> {
-    struck_in(manifest, dir, STOPS, strike, |o| {
+    struck_in(manifest, dir, (STOPS, 1), strike, |o| {
         o.artifacts = folder.unwrap_or_else(artifacts);
     })
 }
 
-/// Runs a system with a monitor that is struck: that of the sandbox with number [`INDEX`], and this name.
+/// Runs a system with a monitor that is struck: that of the sandbox with number [`INDEX`]. That happens when
+/// a sandbox begins to run, for the first time or a later one.
 pub fn struck_in(
     manifest: &Manifest,
     dir: &Path,
-    stops: &str,
+    (when, times): (&str, usize),
     strike: Strike,
     options: impl FnOnce(&mut bulkhead_run::Options),
 ) -> Result<Seen, String> {
@@ -144,7 +145,7 @@ pub fn struck_in(
     let keep = Rc::clone(&listed);
     let ram: Rc<RefCell<PathBuf>> = Rc::default();
     let started = Rc::clone(&ram);
-    let mut done = None;
+    let (mut done, mut runs) = (None, 0);
     let seen = run_from(
         manifest,
         dir,
@@ -158,14 +159,15 @@ pub fn struck_in(
         },
         |running| *started.borrow_mut() = running.ram().path().to_owned(),
         |(of, state), _| {
-            if of == stops && state == State::Running && done.is_none() {
+            runs += usize::from(of == when && state == State::Running);
+            if runs == times && done.is_none() {
                 let file = File::options().read(true).write(true).open(&*ram.borrow());
                 let struck = file.and_then(|file| strike(&listed.borrow(), &file));
                 done = Some(struck.map_err(|error| error.to_string()));
             }
         },
     )?;
-    done.unwrap_or_else(|| Err(format!("{stops} did not run")))?;
+    done.unwrap_or_else(|| Err(format!("{when} ran {runs} times, not {times}")))?;
     Ok(seen)
 }
 

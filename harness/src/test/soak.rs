@@ -17,7 +17,7 @@ const KINDS: &str = "records go the same way between two Linux in `make test`; o
 const FILES: &str = "block/files has one combination of file system, read-ahead and device";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 80] = [
+pub const LEFT: [(&str, &str); 81] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -112,6 +112,7 @@ pub const LEFT: [(&str, &str); 80] = [
     ("vmx/race", RACES),
     ("vmx/race-of-the-second-core", RACES),
     ("vmx/race-of-three-cores", RACES),
+    ("web/monitor", "standby/monitor has that failure, and web/remote those connections"),
     ("web/e1000e", "web/faults has those failures, and gate/e1000e that card"),
 ];
 

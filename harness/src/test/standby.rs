@@ -326,7 +326,7 @@ fn monitor(bench: &Bench) -> Result<String, String> {
     let seen = struck_in(
         &Manifest(format!("{text}\n{peer}{health}")),
         &bench.dir,
-        "one",
+        ("one", 1),
         deaf(0),
         options,
     )?;

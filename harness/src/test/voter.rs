@@ -179,8 +179,8 @@ fn one_at_a_time(bench: &Bench, kinds: u32, seed: u64) -> Result<String, String>
     let back = returns(&seen.console);
     let slowest = back.iter().max().copied().unwrap_or(0);
     seen.ensure(slowest <= BACK, format!("a copy took {slowest} releases"))?;
-    // One fault in each 20 releases, for one copy after the other, and a restart behind each. If a copy dies between two
-    // votes no vote misses it. If a flipped bit has no effect the copy begins anew by itself.
+    // One fault in each 20 releases, for one copy after the other, and a restart behind each. If a copy dies between
+    // two votes no vote misses it. If a flipped bit has no effect the copy begins anew by itself.
     let flight = Flight::of(&seen.console).ok_or_else(|| seen.wrong("no flight is told of"))?;
     let lives = COPIES.map(|name| flight.life(name));
     let due = (flight.from + releases).saturating_sub(STRIKES) / (EACH * COPIES.len() as u64);

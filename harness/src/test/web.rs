@@ -5,6 +5,7 @@
 
 use super::block::word;
 use super::driver::{Bench, Job};
+use super::peer::{deaf, struck_in};
 use super::system::{Manifest, Seen, run_from};
 use crate::build;
 use crate::web::{CLIENT, Web, dooms};
@@ -30,6 +31,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("web/e1000e", 450, e1000e),
         Job::one("web/server", 450, server),
         Job::one("web/remote", 450, remote),
+        Job::one("web/monitor", 450, monitor),
     ]
 }
 
@@ -45,14 +47,15 @@ fn of(name: &str, job: &str) -> Result<String, String> {
     Ok(text.replace("../../machines/", "machines/").replace("bulkhead.net=virtio_net", &job))
 }
 
+fn options(options: &mut bulkhead_run::Options) {
+    options.time = Time::coarse();
+    options.limit = LIMIT;
+    options.audit = true;
+}
+
 /// Runs it, and audits it.
 fn look(text: String, dir: &Path) -> Result<Seen, String> {
-    let change = |options: &mut bulkhead_run::Options| {
-        options.time = Time::coarse();
-        options.limit = LIMIT;
-        options.audit = true;
-    };
-    let seen = run_from(&Manifest(text), dir, change, |_| {}, |_, _| {})?;
+    let seen = run_from(&Manifest(text), dir, options, |_| {}, |_, _| {})?;
     let found = &seen.audited()?.report.findings;
     seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
     Ok(seen)
@@ -172,6 +175,31 @@ fn remote(bench: &Bench) -> Result<String, String> {
     seen.ensure(outlived + none >= web.faults.len(), format!("{outlived} failures outlived"))?;
     right(&seen, &web)?;
     Ok(told(&web, outlived))
+}
+
+/// The sandbox ends, and another one takes over. Then the monitor of that one stops: its peer takes its core,
+/// and the spare monitor gives card and connections back.
+fn monitor(bench: &Bench) -> Result<String, String> {
+    const WEB: &str = "name = \"web\"\nguest = { kind = \"kernel\" }\ncores = [0]";
+    let peers = [("web", "spare"), ("spare", "web")].map(|(by, of)| {
+        let on = format!("[[health]]\nsandbox = \"{of}\"\non = \"monitor\"\nladder = [{{ action = \"failover\" }}]\n");
+        format!("{on}[[peer]]\nsandbox = \"{by}\"\nwatches = \"{of}\"\nevery = \"2 ms\"\nfirst = \"200 ms\"\nmay = [\"init\"]\n\n")
+    });
+    // An INIT leads the core that boots to the firmware: so the client has that one.
+    let text = of("web-remote", "bhweb:10.0.2.16,seconds=3")?
+        .replace("cores = [1]", "cores = [0]")
+        .replace(WEB, &WEB.replace("[0]", "[1]"))
+        .replace(CLIENT, &(peers.concat() + &dooms("first=2950 every=1000000 kind=0")));
+    let seen = struck_in(&Manifest(text), &bench.dir, ("web", 2), deaf(0), options)?;
+    let found = &seen.audited()?.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    let over = seen.denials.iter().filter(|denial| denial.condition == "monitor-hang").count();
+    seen.ensure(over > 0, "no monitor was found")?;
+    let web = Web::read(seen.outcome()?, &seen.console)?;
+    seen.ensure(web.resumed.len() == 2, format!("{:?} resumed", web.resumed))?;
+    seen.ensure(web.broken == 0, format!("{} broken records", web.broken))?;
+    right(&seen, &web)?;
+    Ok(told(&web, web.resumed.len()))
 }
 
 /// Runs it with a driver that fails in all ways, beside requests for so many seconds.
