@@ -9,6 +9,7 @@ use super::voter::system;
 use crate::build;
 use crate::program::Program as _;
 use bulkhead_explain::{FAILOVER, TOOK};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -97,6 +98,13 @@ fn moves(bench: &Bench, machine: &str, pages: u64) -> Result<String, String> {
     }
     let said = seen.console.lines().find(|line| line.contains("judge: ")).unwrap_or_default();
     Ok(format!("{} failovers; {said}", holders - 1))
+}
+
+/// The system of the book behind its end.
+pub fn stopped(dir: &Path) -> Result<Seen, String> {
+    let seen = run(&with(2, [""; 2])?, dir, options)?;
+    seen.exited("judge")?;
+    Ok(seen)
 }
 
 /// A standby does something with the device before it has the role. The holder goes on.

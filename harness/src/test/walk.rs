@@ -13,8 +13,9 @@ use super::driver::{Bench, Job};
 use super::system::{Manifest, NEWER, Seen, artifacts, run};
 use bulkhead_audit::{Claim, RULES, RamFile, Registers, Report};
 use bulkhead_image::Baked;
-use plant::{Hand, PLANTS, Plant, Planted, STORE, VTD};
+use plant::{CARD, Hand, PLANTS, Plant, Planted, STORE, VTD};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// Test of findings about tables that hold a guest's text.
@@ -26,7 +27,7 @@ fn rules() -> impl Iterator<Item = &'static str> {
 
 /// Names of all planted errors, each with the rule that finds it.
 pub fn plants_and_rules() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PLANTS.iter().chain(VTD).chain(STORE).map(|plant| (plant.0, plant.1))
+    PLANTS.iter().chain(VTD).chain(STORE).chain(CARD).map(|plant| (plant.0, plant.1))
 }
 
 pub fn jobs() -> Vec<Job> {
@@ -51,19 +52,28 @@ pub fn jobs() -> Vec<Job> {
             bench.result("vmx/walk", Err::<String, _>(error));
         }
     });
-    let names =
-        STORE.iter().map(|p| format!("walk/finds-{}", p.0)).chain(["store/walk".to_owned()]);
-    let store = Job::new("store/walk", names, 180, |bench| {
-        if let Err(error) = store(bench) {
-            bench.result("store/walk", Err::<String, _>(error));
-        }
-    });
-    vec![walk, vtd, vmx, store, schema::job()]
+    let store = stopped("store/walk", STORE, super::store::stopped);
+    let card = stopped("standby/card-walk", CARD, super::card::stopped);
+    vec![walk, vtd, vmx, store, card, schema::job()]
 }
 
-/// A driver sandbox, of which the disk reaches channels.
-fn store(bench: &Bench) -> Result<(), String> {
-    let seen = super::store::stopped(&bench.dir)?;
+/// A job that stops a machine, audits it, and plants errors.
+fn stopped(
+    name: &'static str,
+    planted: &'static [Plant],
+    system: fn(&Path) -> Result<Seen, String>,
+) -> Job {
+    let names = planted.iter().map(|p| format!("walk/finds-{}", p.0)).chain([name.to_owned()]);
+    Job::new(name, names, 180, move |bench| {
+        let looked = system(&bench.dir).and_then(|seen| finds(bench, &seen, name, planted));
+        if let Err(error) = looked {
+            bench.result(name, Err::<String, _>(error));
+        }
+    })
+}
+
+/// Audits a machine that ran, and then with each planted error.
+fn finds(bench: &Bench, seen: &Seen, name: &str, planted: &[Plant]) -> Result<(), String> {
     let (outcome, audited) = (seen.outcome()?, seen.audited()?);
     let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?.whole();
     let claim = bulkhead_run::audit::claim(&outcome.baked.plan, &artifacts());
@@ -74,8 +84,8 @@ fn store(bench: &Bench) -> Result<(), String> {
         [] => Ok(format!("{} frames of tables", right.tables)),
         found => Err(format!("{} findings:\n{found:#?}", found.len())),
     };
-    bench.result("store/walk", result);
-    plants(bench, &machine, &right, STORE, "walk");
+    bench.result(name, result);
+    plants(bench, &machine, &right, planted, "walk");
     Ok(())
 }
 

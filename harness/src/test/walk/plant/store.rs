@@ -6,13 +6,13 @@ use bulkhead_virtio::layout::POOL;
 /// 00:03.0.
 const DISK: u64 = 0x18;
 /// Bits of an entry of AMD's I/O tables (48882, 2.2.3): present, the device reads, the device writes.
-const PRESENT: u64 = 1;
-const READ: u64 = 1 << 61;
-const WRITE: u64 = 1 << 62;
+pub const PRESENT: u64 = 1;
+pub const READ: u64 = 1 << 61;
+pub const WRITE: u64 = 1 << 62;
 
 impl Hand<'_> {
     /// Changes the entry by which a function reaches a page.
-    fn dma(&mut self, bdf: u64, address: u64, set: u64, clear: u64) {
+    pub fn dma(&mut self, bdf: u64, address: u64, set: u64, clear: u64) {
         const NEXT: u64 = 7;
         const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
         let (device, _) = self.entry(bdf, 0);
@@ -30,7 +30,7 @@ impl Hand<'_> {
     }
 
     /// Address and frame of a page of a channel's region.
-    fn page(&self, title: &str, at: usize) -> [u64; 2] {
+    pub fn page(&self, title: &str, at: usize) -> [u64; 2] {
         let region = self.region(title);
         [region.gpa, region.hpa].map(|base| base + at as u64)
     }
