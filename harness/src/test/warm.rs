@@ -2,6 +2,7 @@
 
 use super::driver::{Bench, Job};
 use super::mutate;
+use super::peer::{deaf, struck_in};
 use super::system::{Manifest, Seen, run, run_from};
 use bulkhead_explain::Deed;
 use bulkhead_layout::PAGE;
@@ -30,6 +31,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("warm/middle", 120, middle),
         Job::one("warm/cold", 120, cold),
         Job::one("warm/start", 120, start),
+        Job::one("warm/monitor", 120, monitor),
         Job::one("warm/flip", 120, flip),
         Job::one("warm/lost", 120, lost),
         Job::one("warm/write", 120, write),
@@ -178,6 +180,38 @@ fn start(bench: &Bench) -> Result<String, String> {
     let (warm, stop) = (("restart warm", Some(20), 0), ("stop", None, 0));
     expect(&seen, "one", &[warm, stop, warm, stop], &[(0, 0), (20, 20), (0, 0), (20, 20)])?;
     Ok("its snapshots were dropped".into())
+}
+
+/// Its monitor stops, while it takes one snapshot after the other. The spare monitor offers the last one that is whole.
+fn monitor(bench: &Bench) -> Result<String, String> {
+    let watch = "watchdog = \"20 ms\"\n";
+    let alive = format!("{watch}alive = \"15 ms\"\n");
+    let own = warm("one", 1, "rounds=100000000", EACH_TIME)
+        .replace("on = [", "on = [\"monitor\", ")
+        .replace("[[health]]", &format!("{watch}[[health]]"));
+    let peer = "[[peer]]\nsandbox = \"guard\"\nwatches = \"one\"\nevery = \"40 ms\"\nfirst = \"1 s\"\nmay = [\"init\"]\n";
+    let manifest = Manifest::new().ends_with(&["guard"]).bare(
+        "guard",
+        "hang",
+        "kicks=60",
+        &[0],
+        "4 MiB",
+        &alive,
+    );
+    let manifest = Manifest(manifest.0 + &own + peer);
+    let seen = struck_in(&manifest, &bench.dir, ("one", 1), deaf(0), audited)?;
+    seen.exited("guard")?;
+    let done = deeds(&seen, "one")?;
+    let [("restart warm", Some(generation), broken)] = done[..] else {
+        return Err(seen.wrong(format!("{done:?}")));
+    };
+    let deed = seen.sandbox("one")?.newest_deeds[0].to_string();
+    seen.ensure(deed.contains("monitor-hang"), format!("the deed says {deed}"))?;
+    let lives = [(0, 0), (generation, generation)];
+    expect(&seen, "one", &[("restart warm", Some(generation), broken)], &lives)?;
+    let found = &seen.audited()?.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    Ok(format!("it went on from snapshot {generation}, {broken} was not whole"))
 }
 
 /// A sandbox's snapshots in the machine's memory.
