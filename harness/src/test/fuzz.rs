@@ -12,7 +12,7 @@ const SEED: u64 = 2026;
 
 /// A target, its inputs, and the share of their attempts that is accepted, in percent. With less they would not get
 /// past the first check. With more a check would have nothing to refuse.
-const BUDGETS: [(&str, u64, [u64; 2]); 11] = [
+const BUDGETS: [(&str, u64, [u64; 2]); 12] = [
     ("channel", 20_000, [10, 90]),
     ("dmar", 20_000, [10, 90]),
     ("hypercall", 20_000, [5, 60]),
@@ -24,6 +24,7 @@ const BUDGETS: [(&str, u64, [u64; 2]); 11] = [
     ("mmio", 8_000, [5, 95]),
     ("pci", 30_000, [10, 95]),
     ("virtio", 2_000, [2, 90]),
+    ("web", 2_000, [10, 60]),
 ];
 
 pub fn jobs() -> Vec<Job> {

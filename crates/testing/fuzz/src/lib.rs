@@ -18,6 +18,7 @@ mod manifest;
 mod mmio;
 mod pci;
 mod virtio;
+mod web;
 
 pub use input::Input;
 
@@ -59,7 +60,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Result<Seen, String>, len:
 }
 
 /// All targets.
-pub static TARGETS: [Target; 11] = [
+pub static TARGETS: [Target; 12] = [
     target("channel", channel::run, 512),
     target("dmar", dmar::run, 256),
     target("hypercall", hypercall::run, 512),
@@ -71,6 +72,7 @@ pub static TARGETS: [Target; 11] = [
     target("mmio", mmio::run, 2048),
     target("pci", pci::run, 2048),
     target("virtio", virtio::run, 512),
+    target("web", web::run, 512),
 ];
 
 /// A target by its name.
