@@ -121,7 +121,7 @@ impl<'a> Flight<'a> {
             let said = line.strip_prefix(&format!("[{name}] "))?.split_once(": life ")?.1;
             said.split(',').next()?.parse().ok()
         };
-        self.console.lines().filter_map(own).last().unwrap_or(0)
+        self.console.lines().filter_map(own).next_back().unwrap_or(0)
     }
 }
 
