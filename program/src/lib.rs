@@ -35,6 +35,7 @@ mod periodic;
 mod ports;
 pub mod role;
 mod sign;
+pub mod snapshot;
 mod start;
 mod sync;
 pub mod time;

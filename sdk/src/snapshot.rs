@@ -8,8 +8,7 @@ use crate::{Context, hypercall};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{BUSY, KEEP, OK, SNAPSHOT};
 use bulkhead_layout::map::SNAPSHOTS_GPA;
-use bulkhead_layout::snapshot::{Head, PAGES, place};
-use core::sync::atomic::{AtomicU64, Ordering};
+use bulkhead_layout::snapshot::{Head, Offer, offered, place};
 
 /// State on pages of its own.
 #[derive(Debug)]
@@ -63,9 +62,7 @@ pub fn step(changed: u64) -> u64 {
 /// The snapshot that this life may begin with. It stays as it is until this life's second snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Last {
-    generation: u64,
-    buffer: usize,
-    pages: usize,
+    offer: Offer,
     room: u64,
 }
 
@@ -79,32 +76,28 @@ pub fn last(context: Context) -> Option<Last> {
     // SAFETY: the information page is the monitor's word that the page is mapped, read-only, as long as the sandbox
     // runs; its fields are atomics.
     let head = unsafe { &*(SNAPSHOTS_GPA as *const Head) };
-    let load = |word: &AtomicU64| word.load(Ordering::Acquire);
-    let (generation, buffer) = (load(&head.offered), load(&head.buffer) as usize & 1);
-    let pages = load(&head.buffers[buffer].pages).min(room).min(PAGES as u64) as usize;
-    (generation != 0).then_some(Last { generation, buffer, pages, room })
+    offered(head, room).map(|offer| Last { offer, room })
 }
 
 impl Last {
     /// Returns its number.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.offer.generation
     }
 
     /// Returns its pages, in the order of their naming.
     #[must_use]
     pub fn pages(&self) -> usize {
-        self.pages
+        self.offer.pages
     }
 
     /// Copies words of it from the start of a page on. False: it does not have so many.
     pub fn read(&self, page: usize, to: &mut [u64]) -> bool {
-        let end = page.saturating_mul(PAGE as usize / 8).saturating_add(to.len());
-        if end > self.pages * (PAGE as usize / 8) {
+        if !self.offer.holds(page, to.len()) {
             return false;
         }
-        let from = SNAPSHOTS_GPA + place(self.room, self.buffer, page);
+        let from = SNAPSHOTS_GPA + place(self.room, self.offer.buffer, page);
         for (word, at) in to.iter_mut().zip((from..).step_by(8)) {
             // SAFETY: a word of the snapshot's pages, as compared above, which the monitor maps as `last` says.
             *word = unsafe { core::ptr::read_volatile(at as *const u64) };

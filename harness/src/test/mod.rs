@@ -33,6 +33,7 @@ mod guest;
 mod host;
 mod inject;
 mod integrity;
+mod keeper;
 mod kernel;
 mod ladder;
 mod learn;
@@ -126,6 +127,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(peer::jobs());
     jobs.extend(checked::jobs());
     jobs.extend(warm::jobs());
+    jobs.extend(keeper::jobs());
     jobs.extend(standby::jobs());
     jobs.extend(card::jobs());
     jobs.extend(sweep::jobs());

@@ -260,6 +260,8 @@ ids! {
     KERNEL_INTERRUPT = 0x094 "kernel.interrupt";
     /// `KERNEL_ENTRY`, of such an interrupt. Other entries end it, too, where none has begun.
     KERNEL_DEVICE = 0x095 "kernel.interrupt_entry";
+    /// A program's snapshot, from its call of its keeper to the answer.
+    KERNEL_SNAPSHOT = 0x096 "kernel.snapshot_64k";
 }
 
 #[cfg(test)]

@@ -235,6 +235,35 @@ pub fn begin<S: Store>(store: &S, warm: bool) -> Found {
     found
 }
 
+/// The snapshot that a life may begin with, as the life finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Its number.
+    pub generation: u64,
+    /// Its buffer, 0 or 1.
+    pub buffer: usize,
+    /// Its pages, no more than there is room for.
+    pub pages: usize,
+}
+
+/// Finds it, in a store with room for `room` pages.
+pub fn offered<W: Word>(head: &Head<W>, room: u64) -> Option<Offer> {
+    let (generation, buffer) = (head.offered.load(), head.buffer.load() as usize & 1);
+    // The pages are read behind this.
+    fence(Ordering::Acquire);
+    let pages = head.buffers[buffer].pages.load().min(room).min(PAGES as u64) as usize;
+    (generation != 0).then_some(Offer { generation, buffer, pages })
+}
+
+impl Offer {
+    /// Tells if it has so many words from the start of a page on.
+    #[must_use]
+    pub const fn holds(&self, page: usize, words: usize) -> bool {
+        const WORDS: usize = PAGE as usize / 8;
+        page.saturating_mul(WORDS).saturating_add(words) <= self.pages * WORDS
+    }
+}
+
 /// Finds the buffer with the newest snapshot.
 #[inline(never)]
 fn newest<W: Word>(head: &Head<W>) -> Option<usize> {
@@ -293,6 +322,23 @@ mod tests {
     #[test]
     fn a_set_has_the_first_pages() {
         assert_eq!([1, 2, 63, 64].map(all), [1, 3, u64::MAX >> 1, u64::MAX]);
+    }
+
+    #[test]
+    fn a_life_reads_no_more_than_there_is() {
+        let offer = Offer { generation: 1, buffer: 0, pages: 2 };
+        for (page, words, holds) in [
+            (0, 1024, true),
+            (0, 1025, false),
+            (1, 512, true),
+            (1, 513, false),
+            (2, 0, true),
+            (2, 1, false),
+            (usize::MAX, 1, false),
+            (0, usize::MAX, false),
+        ] {
+            assert_eq!(offer.holds(page, words), holds, "{page}, {words}");
+        }
     }
 
     #[test]
