@@ -99,6 +99,21 @@ pub fn line() -> Found {
     ])
 }
 
+/// A program's snapshot of 64 KiB of which 4 KiB changed, in the worst order: the page before was another one.
+pub fn snapshot() -> Found {
+    const LIMIT: &str = "longest = \"100 us\"\n";
+    let wanted = |dir| System::new("keeper", dir).one_core();
+    let ran = wanted("kernel-snapshot").run()?;
+    let plain = wanted("kernel-snapshot-plain").changed(LIMIT, "").run()?;
+    let [figure, plain] = [&ran, &plain].map(|ran| reported(&ran.counts, id::KERNEL_SNAPSHOT));
+    let (figure, plain) = (figure?, plain?.row.value);
+    let note = format!(
+        "with the call of the keeper and its answer, {plain} where the call has no `longest`; two pages are copied and summed up, the one that changed and the one before; {}",
+        figure.note
+    );
+    Ok(vec![Figure::new(figure.row).must(Must::AtMost(7_000.0)).note(note)])
+}
+
 /// Each span in a sandbox, and how it compares to the bare machine's.
 fn measured(system: &'static str, rows: &[(u16, f64)]) -> Found {
     let wanted = || System::new(system, system).one_core();

@@ -62,7 +62,7 @@ impl Part {
 }
 
 /// Parts of a few seconds. Their figures are tests too: each has a bound.
-pub const SHORT: [Part; 22] = [
+pub const SHORT: [Part; 23] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -71,6 +71,7 @@ pub const SHORT: [Part; 22] = [
     part(&["monitor.restart"], monitor::restart),
     part(&["recover.hang_found", "exits.watchdog"], watchdog::found),
     part(&["recover.snapshot_64k"], snapshot::taken),
+    part(&["kernel.snapshot_64k"], kernel::snapshot),
     part(&["recover.takeover"], standby::takeover),
     part(&["recover.remote_ipi"], standby::remote_ipi),
     part(&["recover.tick", "recover.sweep_word", "recover.peer_look"], watchdog::tick),

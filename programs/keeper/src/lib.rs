@@ -16,8 +16,6 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Most wards of a keeper.
 const MOST: usize = 8;
-/// Words that are copied in a round: a power of two.
-const ROUND: usize = 8;
 
 /// Tells if a rule holds ([`Store::enforced`]).
 pub trait Rules: Copy {
@@ -83,21 +81,17 @@ impl<R: Rules> Store for Ward<R> {
     fn copy(&self, buffer: usize, page: usize, from: u64) -> u64 {
         let from = (from % (self.pages() * PAGE)) as usize / 8;
         let (from, to) = (&self.state[from..], self.kept.page(buffer, page));
-        let mut sum = 0u64;
         // The words are the other program's, so each is read once: what is written is what is summed up.
-        for (from, to) in from.chunks_exact(ROUND).zip(to.chunks_exact(ROUND)) {
-            for (from, to) in from.iter().zip(to) {
-                let word = from.load(Relaxed);
-                to.store(word, Relaxed);
-                sum = sum.wrapping_add(word);
-            }
-        }
-        sum
+        from.iter().zip(to).fold(0, |sum, (from, to)| {
+            let word = from.load(Relaxed);
+            to.store(word, Relaxed);
+            sum.wrapping_add(word)
+        })
     }
 
     fn sum(&self, buffer: usize, page: usize) -> u64 {
-        let words = self.kept.page(buffer, page).chunks_exact(ROUND);
-        words.flatten().fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed)))
+        let words = self.kept.page(buffer, page).iter();
+        words.fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed)))
     }
 
     #[inline(always)]

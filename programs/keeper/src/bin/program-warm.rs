@@ -7,7 +7,8 @@
 //!   to its snapshots, and `middle` fails in the middle of one. In place of the last failure it ends;
 //! * `still=N`: each second life takes none, and fails when N have changed;
 //! * `attack=1`: it makes requests that its keeper has to refuse or to bear, says what came of them, and counts on;
-//! * `every=MS`: a step that often (default: one behind the other).
+//! * `every=MS`: a step that often (default: one behind the other);
+//! * `measures=N`: it measures so many snapshots of which a page has changed, another one each time, and ends.
 //!
 //! Memory `alive-NAME`, if it has that: a word for its guard.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -21,6 +22,8 @@ bulkhead_program::entry!(warm);
 
 /// Exit code of a state that is wrong.
 const WRONG: u32 = 9;
+/// In word 1 of its state while it waits for flips.
+const WAITS: u64 = 0x5354_4941_5700_0001;
 const MILLI: u64 = 1_000_000;
 
 /// Its state: word 0 counts the steps, and each other word of a page has the last step that changed that page.
@@ -109,7 +112,6 @@ impl Life {
 
     fn live(&self) -> u32 {
         let (name, life) = (self.program.name(), self.number);
-        self.kick();
         let last = match self.snapshots.last() {
             Ok(last) => last,
             Err(why) => {
@@ -127,6 +129,9 @@ impl Life {
         if life >= self.number("fails", u64::MAX) {
             println!("{name}: life {life} is well at step {}", self.state.count());
             return 0;
+        }
+        if let Some(rounds) = self.program.number("measures") {
+            return self.measure(rounds);
         }
         if self.program.arg("attack").is_some() {
             self.attack();
@@ -149,10 +154,7 @@ impl Life {
         let mut due = now();
         for _ in 0..self.number("rounds", 20) {
             let changed = self.state.step();
-            mark!(BEGIN | id::KERNEL_SNAPSHOT);
-            let taken = self.snapshots.take(changed);
-            mark!(END | id::KERNEL_SNAPSHOT);
-            if taken.is_err() {
+            if self.snapshots.take(changed).is_err() {
                 return false;
             }
             self.kick();
@@ -179,6 +181,7 @@ impl Life {
             "middle" => {
                 // More pages than one call copies: the snapshot stays unfinished.
                 let changed = (0..self.state.pages).fold(0, |all, _| all | self.state.step());
+                println!("{name}: a snapshot of {changed:#x}");
                 println!("{name}: {:?} in the middle", self.snapshots.step(changed));
             }
             "hang" => loop {
@@ -195,23 +198,43 @@ impl Life {
         // In both: the last page was changed before the older one was taken.
         let before = self.state.words[last * WORDS + WORDS - 1].load(Relaxed);
         let changed = |n: &usize| self.kept.page(*n, last)[WORDS - 1].load(Relaxed) != before;
+        self.state.words[1].store(WAITS, Relaxed);
         let due = now() + 60_000 * MILLI;
         while ((0..2).filter(changed).count() as u64) < flips && now() < due {
             core::hint::spin_loop();
         }
     }
 
+    fn measure(&self, rounds: u64) -> u32 {
+        // The first one of each buffer has all pages.
+        let taken = (0..2 + rounds).all(|n| {
+            let changed = 1 << (n % self.state.pages as u64);
+            if n < 2 {
+                return self.snapshots.take(changed).is_ok();
+            }
+            mark!(BEGIN | id::KERNEL_SNAPSHOT);
+            let taken = self.snapshots.take(changed);
+            mark!(END | id::KERNEL_SNAPSHOT);
+            taken.is_ok()
+        });
+        if taken { 0 } else { WRONG }
+    }
+
     /// Makes requests with wrong numbers, and many.
     fn attack(&self) {
         let (name, keeper) = (self.program.name(), self.program.endpoint("keeper"));
+        let other = self.program.find_memory("count").or(self.program.find_memory("count-kept"));
+        println!("{name}: the other one's memory: {}", other.is_some());
         for label in [0, 3, u64::MAX >> 16, 1 << 32] {
             let got = keeper.call(Message::new(label, &[u64::MAX; 4]));
             println!("{name}: request {label:#x} got {:?}", got.map(|answer| answer.label()));
         }
         println!("{name}: a message without time got {:?}", keeper.send(Message::new(2, &[1])));
         // Pages that it has not are no part of the claim.
-        let wrong =
-            |_: &u32| self.snapshots.take(u64::MAX).is_err() || self.snapshots.last().is_err();
+        let wrong = |n: &u32| {
+            let begins = n.is_multiple_of(100) && self.snapshots.last().is_err();
+            begins || self.snapshots.take(u64::MAX).is_err()
+        };
         println!("{name}: of a flood {} were refused", (0..300).filter(wrong).count());
         let late = (0..300).filter(|_| self.snapshots.step(u64::MAX) != Ok(answer::AGAIN)).count();
         println!("{name}: of snapshots without an end {late} came to one");

@@ -88,7 +88,9 @@ impl Guard {
     fn look(&mut self) {
         let hanging = self.signs.look();
         for number in (0..MOST).filter(|number| hanging >> number & 1 != 0) {
-            if let Some(place) = self.wards.of(number) {
+            // The word of a thread that another one has replaced stands still.
+            let place = self.wards.of(number).filter(|place| self.wards.number(*place) == number);
+            if let Some(place) = place {
                 self.fail(place, false, format_args!("it hangs"));
             }
         }
