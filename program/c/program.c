@@ -126,12 +126,27 @@ uint64_t bulkhead_role_epoch(const char *name)
     return 0;
 }
 
+/* Memory with a name of two parts; NULL also where they have no room: that is no memory's name. */
+static void *memory_of(const char *before, const char *behind, uint64_t *len)
+{
+    char name[BULKHEAD_PAGE_NAME] = "";
+    size_t at = 0;
+    for (; *before && at < sizeof name - 1; before++)
+        name[at++] = *before;
+    for (; !*before && *behind && at < sizeof name - 1; behind++)
+        name[at++] = *behind;
+    return *before || *behind ? NULL : bulkhead_memory(name, len);
+}
+
 volatile uint64_t *bulkhead_sign(const char *thread)
 {
-    char name[BULKHEAD_PAGE_NAME] = "alive-";
-    size_t at = sizeof "alive-" - 1;
-    for (; *thread && at < sizeof name - 1; thread++)
-        name[at++] = *thread;
-    /* A name that has no room is no memory's. */
-    return *thread ? NULL : bulkhead_memory(name, NULL);
+    return memory_of("alive-", thread, NULL);
+}
+
+bool bulkhead_snapshot_find(struct bulkhead_snapshots *snapshots, const char *keeper, const char *state)
+{
+    snapshots->keeper = bulkhead_endpoint(keeper);
+    snapshots->kept = memory_of(state, "-kept", &snapshots->kept_len);
+    /* A page before two buffers. */
+    return snapshots->kept && snapshots->kept_len >= 3 * 4096;
 }

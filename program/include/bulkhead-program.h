@@ -185,6 +185,25 @@ static inline void bulkhead_rest(void)
 /* The word of a thread for its guard, for bulkhead_move: memory alive-THREAD; NULL if it was not given. */
 volatile uint64_t *bulkhead_sign(const char *thread);
 
+/* Snapshots: state that outlives a life of the program. It lies in shared memory that the program writes. A keeper
+ * (programs/keeper) copies it into memory that the program can read and not write: STATE-kept. */
+struct bulkhead_snapshots {
+    uint32_t keeper; /* its endpoint */
+    const void *kept;
+    uint64_t kept_len;
+};
+/* Finds those of the state in memory of that name; false: the manifest gives no memory for them, or too little. */
+bool bulkhead_snapshot_find(struct bulkhead_snapshots *snapshots, const char *keeper, const char *state);
+/* Begins a life, with the number of the snapshot that it may begin with; 0: there is none. False: the keeper is gone,
+ * or does not know the state. From then on all pages count as changed. */
+bool bulkhead_snapshot_last(const struct bulkhead_snapshots *snapshots, uint64_t *generation);
+/* Takes a snapshot, with the set of pages that have changed since the last one. The state stays as it is meanwhile.
+ * False: also before bulkhead_snapshot_last. */
+bool bulkhead_snapshot_take(const struct bulkhead_snapshots *snapshots, uint64_t changed);
+/* Copies words of the snapshot that this life may begin with, from the start of a page on, until this life's second
+ * snapshot. False: it does not have so many. */
+bool bulkhead_snapshot_read(const struct bulkhead_snapshots *snapshots, size_t page, uint64_t *to, size_t words);
+
 /* A message: label, length and whether a capability comes along; its first four words. */
 struct bulkhead_message {
     uint64_t info;

@@ -114,8 +114,14 @@ impl Snapshots {
     /// The keeper does not know the state, or is gone.
     pub fn last(&self) -> Result<Option<Last>, Refused> {
         self.ask(request::LAST, 0)?;
-        let offer = offered(self.kept.head, self.kept.room);
-        Ok(offer.map(|offer| Last { offer, kept: self.kept }))
+        Ok(self.offered())
+    }
+
+    /// Finds the snapshot with which this life has begun. It is whole until this life's second one.
+    #[must_use]
+    pub fn offered(&self) -> Option<Last> {
+        let offer = offered(self.kept.head, self.kept.room)?;
+        Some(Last { offer, kept: self.kept })
     }
 
     /// Takes a snapshot of the state. `changed` is the set of pages that have changed since the last one: bit 0 is the

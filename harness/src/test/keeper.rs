@@ -23,6 +23,7 @@ pub fn jobs() -> Vec<Job> {
     vec![
         Job::one("keeper/restart", 120, restart),
         Job::one("keeper/alternative", 120, alternative),
+        Job::one("keeper/in-c", 120, in_c),
         Job::one("keeper/budget", 120, budget),
         Job::one("keeper/call", 120, call),
         Job::one("keeper/flip", 120, flip),
@@ -170,6 +171,18 @@ maps = [{ shared = \"count\", access = \"rw\" }, \"count-kept\"]";
     seen.ensure(!seen.console.contains("it hangs"), "the other one was found hanging")?;
     seen.exited("rt")?;
     Ok("it counts on, too".into())
+}
+
+/// One in C.
+fn in_c(bench: &Bench) -> Result<String, String> {
+    let manifest = system(&KEEPER, "", 1, &[("count", "steps=40", "2 ms")]);
+    let seen = ran(&Manifest(manifest.0.replace("program-warm\"", "program-warm-c\"")), bench)?;
+    for step in [0, 20, 40] {
+        let says = format!("[rt] count: from snapshot {step} at step {step}\n");
+        seen.ensure(seen.console.matches(&says).count() == 1, format!("no {says:?}"))?;
+    }
+    seen.exited("rt")?;
+    Ok("40 steps".into())
 }
 
 /// A budget that has room for few calls: the others wait for a refill, and none is cut off.

@@ -1,6 +1,8 @@
-//! Quest's VCPU functions for programs in C: `program/include/quest-vcpu.h` declares them, and `bulkhead-quest-vcpu`
-//! implements them.
+//! Functions of Rust for programs in C: Quest's VCPU functions, which `program/include/quest-vcpu.h` declares and
+//! `bulkhead-quest-vcpu` implements, and snapshots ([`snapshot`]).
 #![cfg_attr(target_os = "none", no_std)]
+
+mod snapshot;
 
 use bulkhead_program::abi::{Address, Label, Page, Status, at, label};
 use bulkhead_quest_vcpu::{Calls, Error, Given, Param, Vcpus};
