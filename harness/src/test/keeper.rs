@@ -323,7 +323,7 @@ fn lost(bench: &Bench) -> Result<String, String> {
     Ok("neither was offered".into())
 }
 
-/// Requests that are none, floods, snapshots without an end, writes, and a caller without a state: the other ward of
+/// Requests that are none, floods, snapshots without an end, writes, and a caller without a state. The other ward of
 /// the keeper counts on, in its periods.
 fn attacks(bench: &Bench) -> Result<String, String> {
     let wards = [

@@ -1,11 +1,11 @@
 //! A keeper of snapshots ([`bulkhead_program::snapshot`]): a passive server, which works on the time of its wards.
 //!
 //! Arguments: `states=NAME:NAME`. The first ward has the badge 1 and the state in memory `NAME`, which the keeper
-//! reads. Its snapshots go into memory `NAME-kept`, which the keeper alone writes. So a badge, which the manifest gives,
-//! says all that a request is about. A request carries no address and no length.
+//! reads. Its snapshots go into memory `NAME-kept`, which the keeper alone writes. A badge is the manifest's, and says
+//! all that a request is about. A request carries no address and no length.
 //!
-//! It may be stopped for ever between any two stores, by a fault or by the end of a call's `longest`: the next life
-//! begins with what was whole before. The rules for that are [`bulkhead_program::layout::snapshot`]'s, as in a monitor.
+//! A fault, or the end of a call's `longest`, may stop it for ever between any two stores. The next life begins with
+//! what was whole before. The rules for that are [`bulkhead_program::layout::snapshot`]'s, as in a monitor.
 #![no_std]
 
 use bulkhead_program::layout::PAGE;
@@ -56,7 +56,7 @@ impl<R: Rules> Ward<R> {
         if named { answer::DONE } else { answer::REFUSED }
     }
 
-    /// Answers a request, whose numbers are claims.
+    /// Answers a request. Its numbers are claims.
     fn answer(&self, message: Message) -> u64 {
         match message.label() {
             request::LAST => self.begin(),
