@@ -13,6 +13,7 @@
 
 use crate::cores::Cores;
 use crate::gather::CLASSES;
+use crate::overlay;
 use crate::shell::{PLUGIN, Plugin};
 use crate::strike::{self, Command, Ports, Stop, Timer};
 use qemu_plugin_sys as sys;
@@ -142,6 +143,8 @@ impl State {
             }
             Command::Timer(timer) => self.timer = Some(timer),
             Command::Ports(ports) => self.ports = Some(ports),
+            Command::Memory(memory) => overlay::spoil(&memory)?,
+            Command::Device(device) => overlay::miswrite(&device)?,
             Command::Vector(core) => {
                 let vector = self.vectors.get(&core).copied().unwrap_or(0);
                 return Ok(Some(format!("vector {vector}")));
@@ -315,10 +318,11 @@ extern "C" fn struck(cpu: usize, what: usize) {
         if ports.core != core || !(ports.ports.0..=ports.ports.1).contains(&port) {
             return;
         }
-        let answer = ports.answer();
-        if ports.reads == 0 {
+        let answer = ports.answers.instead();
+        if ports.answers.reads == 0 {
             state.ports = None;
         }
+        let Some(answer) = answer else { return };
         let mask = if width == 4 { u64::MAX } else { (1 << (8 * width)) - 1 };
         let kept = if width == 4 { 0 } else { rax & !mask };
         let mask = if width == 4 { u64::from(u32::MAX) } else { mask };

@@ -23,8 +23,8 @@
 //! faults count, too: monitors don't fault.
 //!
 //! With `control=SOCKET` it counts for stops only. It connects to the socket and stops the machine at instructions that
-//! the other end names. `control` has the reasons, `strike` the commands. After `at NUMBER CORE ADDRESS CR3` the
-//! machine stands until `go`.
+//! the other end names. `control` has the reasons, `strike` the commands, `overlay` what is done to devices. After
+//! `at NUMBER CORE ADDRESS CR3` the machine stands until `go`.
 //!
 //! Lines, by `kind`:
 //!
@@ -42,6 +42,8 @@ mod control;
 pub mod cores;
 pub mod gather;
 pub mod options;
+#[cfg(not(test))]
+mod overlay;
 // QEMU's functions exist in QEMU only, so unit tests are linked without them.
 #[cfg(not(test))]
 mod shell;

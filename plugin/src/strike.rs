@@ -60,6 +60,27 @@ pub const fn arms_timer(register: u32) -> bool {
     register == INITIAL_COUNT || register == DEADLINE
 }
 
+/// Wrong answers of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// Seed of nonsense; `None`: no answer, which reads as all ones.
+    pub seed: Option<u64>,
+    /// Reads that are left.
+    pub reads: u64,
+}
+
+impl Answers {
+    /// Next answer; `None`: the device's own.
+    pub fn instead(&mut self) -> Option<u64> {
+        self.reads = self.reads.checked_sub(1)?;
+        let Some(seed) = &mut self.seed else { return Some(u64::MAX) };
+        // splitmix64: the last step of it is enough for nonsense.
+        *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (*seed ^ *seed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        Some(mixed ^ mixed >> 27)
+    }
+}
+
 /// Fault in a device: reads of its ports have other answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
@@ -67,22 +88,53 @@ pub struct Ports {
     pub core: u32,
     /// First and last port.
     pub ports: (u16, u16),
-    /// Seed of nonsense; `None`: no answer, which reads as all ones.
-    pub seed: Option<u64>,
-    /// Reads that are left.
-    pub reads: u64,
+    /// The answers.
+    pub answers: Answers,
 }
 
-impl Ports {
-    /// Next answer.
-    pub fn answer(&mut self) -> u64 {
-        self.reads = self.reads.saturating_sub(1);
-        let Some(seed) = &mut self.seed else { return u64::MAX };
-        // splitmix64: the last step of it is enough for nonsense.
-        *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (*seed ^ *seed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed ^ mixed >> 27
+/// Fault in a device: reads of its memory have other answers, whoever reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Physical address where it begins.
+    pub start: u64,
+    /// And where it ends.
+    pub end: u64,
+    /// The answers.
+    pub answers: Answers,
+}
+
+/// A wrong bit in one of the next writes of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Writes before that.
+    pub left: u64,
+    /// The bit; it counts round in a write that has fewer.
+    pub bit: u32,
+}
+
+impl Written {
+    /// The bits that are wrong in the next write, of so many bytes.
+    pub fn wrong(&mut self, size: u32) -> u64 {
+        let now = self.left == 0;
+        self.left = self.left.wrapping_sub(1);
+        // Behind it, writes are left for longer than any run.
+        if now { 1 << (self.bit % (8 * size.clamp(1, 8))) } else { 0 }
     }
+}
+
+/// Fault in a device that writes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its bus.
+    pub bus: u8,
+    /// Its device and function on that bus.
+    pub function: u8,
+    /// First address, as the device sees it, of memory that it writes.
+    pub start: u64,
+    /// And the end of that.
+    pub end: u64,
+    /// The write.
+    pub written: Written,
 }
 
 /// Width in bytes of an `IN`, and its port where the instruction has it.
@@ -127,6 +179,10 @@ pub enum Command {
     Timer(Timer),
     /// See [`Ports`].
     Ports(Ports),
+    /// See [`Memory`].
+    Memory(Memory),
+    /// See [`Device`].
+    Device(Device),
     /// Asks for the pages of text between two physical addresses that were executed.
     Pages(u64, u64),
     /// Asks for the interrupt of a core's timer, as it was last written to its local vector table.
@@ -151,6 +207,7 @@ impl Command {
             .collect();
         let given = |n: u64| (n != u64::MAX).then_some(n);
         let core = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let answers = |seed, reads| Answers { seed: given(seed), reads };
         match (name, &numbers.ok_or_else(bad)?[..]) {
             ("go", []) => Ok(Self::Go),
             ("stop", &[at, of, start, end, latest]) => {
@@ -162,8 +219,16 @@ impl Command {
             }
             ("timer", &[of, late]) => Ok(Self::Timer(Timer { core: core(of), late: given(late) })),
             ("ports", &[of, first, last, seed, reads]) if first <= last && last <= 0xFFFF => {
-                let ports = (first as u16, last as u16);
-                Ok(Self::Ports(Ports { core: core(of), ports, seed: given(seed), reads }))
+                let (ports, answers) = ((first as u16, last as u16), answers(seed, reads));
+                Ok(Self::Ports(Ports { core: core(of), ports, answers }))
+            }
+            ("memory", &[start, end, seed, reads]) if start < end => {
+                Ok(Self::Memory(Memory { start, end, answers: answers(seed, reads) }))
+            }
+            ("device", &[id, start, end, left, bit]) if id <= 0xFFFF && start < end && bit < 64 => {
+                let (bus, function) = ((id >> 8) as u8, id as u8);
+                let written = Written { left, bit: bit as u32 };
+                Ok(Self::Device(Device { bus, function, start, end, written }))
             }
             ("vector", &[of]) => Ok(Self::Vector(core(of))),
             ("pages", &[start, end]) => Ok(Self::Pages(start, end)),
@@ -186,9 +251,23 @@ mod tests {
         assert_eq!(Command::parse("register 1 15 0x8000000000000000"), Ok(register));
         let lost = Command::Timer(Timer { core: 1, late: None });
         assert_eq!(Command::parse("timer 1 any"), Ok(lost));
-        for bad in
-            ["", "go 1", "stop 1 2 3", "register 1 16 1", "ports 0 2 1 any 9", "stop x 1 1 1"]
-        {
+        let answers = Answers { seed: None, reads: 3 };
+        let memory = Command::Memory(Memory { start: 0x1000, end: 0x2000, answers });
+        assert_eq!(Command::parse("memory 0x1000 0x2000 any 3"), Ok(memory));
+        let written = Written { left: 5, bit: 63 };
+        let device = Device { bus: 1, function: 0x40, start: 0, end: 4096, written };
+        assert_eq!(Command::parse("device 0x140 0 0x1000 5 63"), Ok(Command::Device(device)));
+        for bad in [
+            "",
+            "go 1",
+            "stop 1 2 3",
+            "register 1 16 1",
+            "ports 0 2 1 any 9",
+            "stop x 1 1 1",
+            "memory 2 1 any 1",
+            "device 0x10000 0 1 0 0",
+            "device 0 0 1 0 64",
+        ] {
             assert!(Command::parse(bad).is_err(), "{bad}");
         }
     }
@@ -213,11 +292,21 @@ mod tests {
     }
 
     #[test]
+    fn one_bit_of_one_write_is_wrong() {
+        let mut written = Written { left: 2, bit: 35 };
+        assert_eq!([8, 8, 8, 8].map(|size| written.wrong(size)), [0, 0, 1 << 35, 0]);
+        assert_eq!(Written { left: 0, bit: 35 }.wrong(2), 1 << 3);
+    }
+
+    #[test]
     fn answers_of_a_device_end() {
-        let mut silent = Ports { core: 0, ports: (0, 1), seed: None, reads: 1 };
-        assert_eq!((silent.answer(), silent.reads), (u64::MAX, 0));
-        let mut wild = Ports { seed: Some(1), ..silent };
-        assert_ne!(wild.answer(), wild.answer());
+        let mut silent = Answers { seed: None, reads: 1 };
+        assert_eq!(
+            [silent.instead(), silent.instead(), silent.instead()],
+            [Some(u64::MAX), None, None]
+        );
+        let mut wild = Answers { seed: Some(1), reads: 2 };
+        assert_ne!(wild.instead(), wild.instead());
         assert_eq!(reads_port(&[0xEC]), Some((1, None)));
         assert_eq!(reads_port(&[0x66, 0xE5, 0x60]), Some((2, Some(0x60))));
         assert_eq!(reads_port(&[0xEE]), None);

@@ -1,8 +1,7 @@
 //! Faults: what happens, when, and where. The campaign's seed and the fault's number draw all of it, with the state of
 //! the machine at the instant. That state is equal in each run.
 
-use crate::{Golden, System};
-use bulkhead_plan::Sandbox;
+use crate::{Golden, System, device};
 use bulkhead_random::SplitMix64;
 
 /// Kind of a fault.
@@ -28,6 +27,8 @@ pub enum Kind {
     DeviceNonsense,
     /// A device does not answer.
     DeviceSilent,
+    /// A bit of what a device writes into memory is wrong.
+    DeviceDma,
     /// A core stops: it stays at an instruction.
     CoreStops,
     /// A bit of the data of the sandbox's monitor.
@@ -37,7 +38,7 @@ pub enum Kind {
 }
 
 /// All of them, with the names of tables and databases.
-pub const KINDS: [(Kind, &str); 13] = [
+pub const KINDS: [(Kind, &str); 14] = [
     (Kind::Register, "register"),
     (Kind::Memory, "memory"),
     (Kind::PageTable, "page-table"),
@@ -48,6 +49,7 @@ pub const KINDS: [(Kind, &str); 13] = [
     (Kind::InterruptLate, "interrupt-late"),
     (Kind::DeviceNonsense, "device-nonsense"),
     (Kind::DeviceSilent, "device-silent"),
+    (Kind::DeviceDma, "device-dma"),
     (Kind::CoreStops, "core-stops"),
     (Kind::MonitorData, "monitor-data"),
     (Kind::ControlBlock, "control-block"),
@@ -72,19 +74,17 @@ impl Kind {
         matches!(self, Self::MonitorData | Self::ControlBlock)
     }
 
-    /// Tells if a sandbox of the system has a place for it.
-    fn fits(self, system: &System) -> bool {
+    /// Tells if the target has a place for it.
+    #[must_use]
+    pub fn fits(self, system: &System) -> bool {
         let (plan, target) = (&system.baked.plan, system.target);
         match self {
             Self::Channel => plan.channels.iter().any(|c| c.writes(target) || c.reads(target)),
-            Self::DeviceNonsense | Self::DeviceSilent => has_ports(system.struck()),
+            Self::DeviceNonsense | Self::DeviceSilent => !device::all(system).is_empty(),
+            Self::DeviceDma => !device::writers(system).is_empty(),
             _ => true,
         }
     }
-}
-
-fn has_ports(sandbox: &Sandbox) -> bool {
-    sandbox.devices.iter().any(|device| !device.ports.is_empty())
 }
 
 /// A fault that is to be struck.

@@ -14,6 +14,7 @@
 
 pub mod campaign;
 mod clock;
+mod device;
 mod fault;
 mod golden;
 pub mod judge;

@@ -208,6 +208,24 @@ impl Stand {
         self.order(&format!("ports {core} {first} {last} {seed} {reads}")).map(|_| ())
     }
 
+    /// So many reads of a device's memory have other answers: nonsense by a seed, or all ones.
+    ///
+    /// # Errors
+    /// No device is there; this QEMU does not let it be done; the machine has ended.
+    pub fn spoil_memory(&mut self, at: (u64, u64), seed: Option<u64>, reads: u64) -> Result<()> {
+        let seed = seed.map_or("any".into(), |seed| seed.to_string());
+        self.order(&format!("memory {:#x} {:#x} {seed} {reads}", at.0, at.1)).map(|_| ())
+    }
+
+    /// A bit of one of a PCI function's next writes into a range is wrong. Addresses are the function's.
+    ///
+    /// # Errors
+    /// There is no such function; this QEMU does not let it be done; the machine has ended.
+    pub fn spoil_write(&mut self, id: u16, at: (u64, u64), before: u64, bit: u64) -> Result<()> {
+        let line = format!("device {id:#x} {:#x} {:#x} {before} {bit}", at.0, at.1);
+        self.order(&line).map(|_| ())
+    }
+
     /// Pages of text within physical addresses that were executed.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! A fault is struck: the machine goes on to the instant, and something in it is changed while it stands.
 
 use crate::stand::{At, Came, Stop};
-use crate::{Error, Fault, Kind, Result, Stand, System, other};
+use crate::{Error, Fault, Kind, Result, Stand, System, device, other};
 use bulkhead_layout::map::{CORE_CONTROL, CORE_STRIDE, CORES_VA};
 use bulkhead_plan::Channel;
 use bulkhead_random::SplitMix64;
@@ -30,7 +30,7 @@ pub struct Place {
     pub detail: String,
 }
 
-fn place(what: impl Into<String>, detail: impl Into<String>) -> Place {
+pub fn place(what: impl Into<String>, detail: impl Into<String>) -> Place {
     Place { what: what.into(), detail: detail.into() }
 }
 
@@ -75,8 +75,10 @@ pub fn strike(
         }
         Kind::InterruptDoubled => again(system, stand, fault.core, &mut random)?,
         Kind::DeviceNonsense | Kind::DeviceSilent => {
-            device(system, stand, core, fault.kind == Kind::DeviceNonsense, &mut random)?
+            let nonsense = fault.kind == Kind::DeviceNonsense;
+            device::answers(system, stand, core, nonsense, &mut random)?
         }
+        Kind::DeviceDma => device::writes(system, stand, &mut random)?,
         Kind::CoreStops => return stay(stand, stop, at, limit),
         Kind::MonitorData => monitor(system, stand, &mut random)?,
         Kind::ControlBlock => block(system, stand, fault.core, &mut random)?,
@@ -199,24 +201,6 @@ fn again(system: &System, stand: &mut Stand, nth: usize, random: &mut SplitMix64
     let vector = vector.unwrap_or(32 + random.below(224) as u8);
     stand.interrupt(sandbox.core_ids[nth], vector)?;
     Ok(place("timer", format!("interrupt {vector:#x} of core {core}")))
-}
-
-fn device(
-    system: &System,
-    stand: &mut Stand,
-    core: usize,
-    nonsense: bool,
-    random: &mut SplitMix64,
-) -> Result<Place> {
-    let all = system.struck().devices.iter();
-    let all: Vec<_> = all.filter(|device| !device.ports.is_empty()).collect();
-    let device = all[random.index(all.len())];
-    let ports = &device.ports[random.index(device.ports.len())];
-    let reads = if random.below(2) == 0 { 1 + random.below(64) } else { u64::MAX - 1 };
-    let seed = nonsense.then(|| random.below(u64::MAX));
-    stand.spoil_ports(core, (ports.first, ports.last), seed, reads)?;
-    let often = if reads == u64::MAX - 1 { "for ever".into() } else { format!("{reads} reads") };
-    Ok(place(device.name.clone(), often))
 }
 
 /// A core stays at an instruction to which it comes again soon, in a loop. QEMU translates a jump to itself, and goes
