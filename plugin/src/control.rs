@@ -280,7 +280,7 @@ extern "C" fn slow(cpu: usize, pa: u64) {
     state.settle(cpu);
     let number = COUNT.load(Relaxed);
     let (core, _) = state.cores.running();
-    if state.stop.is_some_and(|stop| stop.fits(number, core, pa)) {
+    if state.stop.as_mut().is_some_and(|stop| stop.fits(number, core, pa, || plugin.ring())) {
         state.say(&format!("at {number} {core} {pa:#x} {:#x}", plugin.cr3()));
         state.obey(|| match plugin.rax() == read(cpu, 0) {
             true => Ok(()),

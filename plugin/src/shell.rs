@@ -57,8 +57,8 @@ unsafe impl Sync for Handle {}
 /// The plugin.
 pub struct Plugin {
     options: Options,
-    /// RAX and CR3.
-    registers: OnceLock<[Handle; 2]>,
+    /// RAX, CR3 and CS.
+    registers: OnceLock<[Handle; 3]>,
     /// Where the machine is stopped.
     pub control: Option<Control>,
     /// Files of [`Options::cover`].
@@ -176,6 +176,11 @@ impl Plugin {
         self.register(1)
     }
 
+    /// Its privilege level, which is the low bits of its CS (SDM volume 3, 6.5).
+    pub fn ring(&self) -> u8 {
+        self.register(2) as u8 & 3
+    }
+
     fn register(&self, which: usize) -> u64 {
         let Some(handle) = self.registers.get().map(|all| all[which]) else {
             return 0;
@@ -189,7 +194,8 @@ impl Plugin {
             let array = g_byte_array_new();
             sys::qemu_plugin_read_register(handle.0, array);
             let bytes = std::slice::from_raw_parts((*array).data, (*array).len as usize);
-            let value = bytes.try_into().map_or(0, u64::from_le_bytes);
+            // CS has 4 bytes, the others 8.
+            let value = bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
             g_byte_array_free(array, 1);
             value
         }
@@ -314,7 +320,7 @@ extern "C" fn on_vcpu(_: sys::qemu_plugin_id_t, _: c_uint) {
                 let found = descriptors.iter().find(|d| CStr::from_ptr(d.name) == name);
                 Handle(found.map_or(std::ptr::null_mut(), |d| d.handle))
             };
-            let handles = [named(c"rax"), named(c"cr3")];
+            let handles = [named(c"rax"), named(c"cr3"), named(c"cs")];
             g_array_free(array, 1);
             handles
         }

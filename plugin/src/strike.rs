@@ -14,15 +14,25 @@ pub struct Stop {
     pub text: (u64, u64),
     /// From this number on any instruction fits.
     pub latest: u64,
+    /// Privilege level; `None`: any.
+    pub ring: Option<u8>,
+    /// Instructions that fit and are let go by.
+    pub skip: u64,
 }
 
 impl Stop {
-    /// Tells if the machine stops at an instruction.
+    /// Tells if the machine stops at an instruction. `ring` is asked where all else fits.
     #[must_use]
-    pub fn fits(&self, number: u64, core: u32, pa: u64) -> bool {
-        let own = || self.core.is_none_or(|own| own == core);
-        let inside = || (self.text.0..self.text.1).contains(&pa);
-        number >= self.at && (own() && inside() || number >= self.latest)
+    pub fn fits(&mut self, number: u64, core: u32, pa: u64, ring: impl FnOnce() -> u8) -> bool {
+        let own =
+            self.core.is_none_or(|own| own == core) && (self.text.0..self.text.1).contains(&pa);
+        if number < self.at || number >= self.latest || !own {
+            return number >= self.latest.max(self.at);
+        }
+        let fits = self.ring.is_none_or(|own| own == ring());
+        let now = fits && self.skip == 0;
+        self.skip -= u64::from(fits && !now);
+        now
     }
 }
 
@@ -210,9 +220,10 @@ impl Command {
         let answers = |seed, reads| Answers { seed: given(seed), reads };
         match (name, &numbers.ok_or_else(bad)?[..]) {
             ("go", []) => Ok(Self::Go),
-            ("stop", &[at, of, start, end, latest]) => {
-                let (core, text) = (given(of).map(core), (start, end));
-                Ok(Self::Stop(Stop { at, core, text, latest }))
+            ("stop", &[at, of, start, end, latest, ring, skip]) => {
+                let (core, text, ring) = (given(of).map(core), (start, end), given(ring));
+                let ring = ring.map(|ring| u8::try_from(ring).unwrap_or(u8::MAX));
+                Ok(Self::Stop(Stop { at, core, text, latest, ring, skip }))
             }
             ("register", &[of, number, bits]) if number < REGISTERS as u64 => {
                 Ok(Self::Register { core: core(of), number: number as usize, bits })
@@ -243,10 +254,11 @@ mod tests {
 
     #[test]
     fn commands_are_read_and_others_are_refused() {
-        let stop = Stop { at: 100, core: Some(2), text: (0x1000, 0x2000), latest: 900 };
-        assert_eq!(Command::parse("stop 100 2 0x1000 0x2000 900"), Ok(Command::Stop(stop)));
-        let any = Stop { core: None, ..stop };
-        assert_eq!(Command::parse("stop 100 any 0x1000 0x2000 900"), Ok(Command::Stop(any)));
+        let text = (0x1000, 0x2000);
+        let stop = Stop { at: 100, core: Some(2), text, latest: 900, ring: Some(3), skip: 7 };
+        assert_eq!(Command::parse("stop 100 2 0x1000 0x2000 900 3 7"), Ok(Command::Stop(stop)));
+        let any = Stop { core: None, ring: None, ..stop };
+        assert_eq!(Command::parse("stop 100 any 0x1000 0x2000 900 any 7"), Ok(Command::Stop(any)));
         let register = Command::Register { core: 1, number: 15, bits: 1 << 63 };
         assert_eq!(Command::parse("register 1 15 0x8000000000000000"), Ok(register));
         let lost = Command::Timer(Timer { core: 1, late: None });
@@ -274,12 +286,21 @@ mod tests {
 
     #[test]
     fn a_stop_fits_its_core_and_text_from_its_number_on() {
-        let stop = Stop { at: 100, core: Some(2), text: (0x1000, 0x2000), latest: 900 };
-        assert!(stop.fits(900, 1, 0) && !stop.fits(899, 1, 0));
-        assert!(stop.fits(100, 2, 0x1000) && stop.fits(150, 2, 0x1FFF));
-        assert!(
-            !stop.fits(99, 2, 0x1000) && !stop.fits(100, 1, 0x1000) && !stop.fits(100, 2, 0x2000)
-        );
+        let text = (0x1000, 0x2000);
+        let mut stop = Stop { at: 100, core: Some(2), text, latest: 900, ring: None, skip: 0 };
+        let mut fits = |number, core, pa| stop.fits(number, core, pa, || 0);
+        assert!(fits(900, 1, 0) && !fits(899, 1, 0));
+        assert!(fits(100, 2, 0x1000) && fits(150, 2, 0x1FFF));
+        assert!(!fits(99, 2, 0x1000) && !fits(100, 1, 0x1000) && !fits(100, 2, 0x2000));
+    }
+
+    #[test]
+    fn a_stop_lets_instructions_of_its_ring_go_by() {
+        let text = (0, u64::MAX);
+        let mut stop = Stop { at: 1, core: None, text, latest: 900, ring: Some(3), skip: 2 };
+        let seen = [3, 0, 3, 0, 3].map(|ring| stop.fits(5, 0, 0, || ring));
+        assert_eq!(seen, [false, false, false, false, true]);
+        assert!(stop.fits(900, 0, 0, || 0));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// The system of the tests.
 const PAIR: &str = "tests/inject/pair.toml";
+/// And the one with a kernel, a device with memory, and a guard.
+const KERNEL: &str = "tests/inject/kernel.toml";
 /// Index of the sandbox that must not notice.
 const WITNESS: usize = 1;
 const PAGE: u64 = 4096;
@@ -33,6 +35,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("inject/faults", 600, faults),
         Job::one("inject/planted", 300, breaches),
         Job::one("inject/tables", 200, tables),
+        Job::one("inject/kernel", 300, kernel),
         Job::one("inject/parts", 300, parts),
         Job::one("inject/command", 200, command),
         Job::one("inject/parallel", 300, parallel),
@@ -49,8 +52,12 @@ fn library() -> Result<PathBuf, String> {
 
 /// The pair, struck in `flight`.
 fn pair() -> Result<System, String> {
+    flight(PAIR)
+}
+
+fn flight(manifest: &str) -> Result<System, String> {
     let options = Options { artifacts: Some(artifacts()), ..Options::default() };
-    let checked = load(&build::root().join(PAIR), &options)
+    let checked = load(&build::root().join(manifest), &options)
         .map_err(|findings| bulkhead_manifest::render::human(&findings, false))?;
     System::new(&checked, &artifacts(), library()?, Some("flight")).map_err(wrong)
 }
@@ -256,12 +263,7 @@ fn faults(bench: &Bench) -> Result<String, String> {
     if rows.len() as u64 != FAULTS {
         return Err(format!("{} of {FAULTS} faults\n{out}", rows.len()));
     }
-    for (_, kind) in bulkhead_inject::KINDS {
-        let all = rows.iter().filter(|row| row.kind == kind && row.place != "not reached").count();
-        if all == 0 {
-            return Err(format!("no fault of the kind {kind} was struck\n{out}"));
-        }
-    }
+    struck(&pair()?, &rows, &out)?;
     // These are found each time that they have an effect, and the service is right again.
     for (kind, by) in [("core-stops", "hang"), ("text", "guest-sum"), ("device-silent", "failure")]
     {
@@ -274,6 +276,59 @@ fn faults(bench: &Bench) -> Result<String, String> {
     }
     let rate = FAULTS as f64 * 60.0 / took.as_secs_f64();
     Ok(format!("{FAULTS} faults, no harm, {rate:.0} a minute"))
+}
+
+/// Tells if each kind that has a place in a system was struck, and no other one.
+fn struck(system: &System, rows: &[Row], out: &str) -> Result<(), String> {
+    for (kind, name) in bulkhead_inject::KINDS {
+        let all = rows.iter().filter(|row| row.kind == name && row.place != "not reached").count();
+        if (all > 0) != kind.fits(system) {
+            return Err(format!("{all} faults of the kind {name} were struck\n{out}"));
+        }
+    }
+    Ok(())
+}
+
+/// Faults in a kernel, in its programs, and in a device with memory.
+fn kernel(bench: &Bench) -> Result<String, String> {
+    const FAULTS: usize = 40;
+    let file = fresh(&bench.dir, "kernel.db")?;
+    let out = inject(&[KERNEL, "--faults", &FAULTS.to_string(), "--jobs", "2", "-o", &file])?;
+    let rows = rows(&file)?;
+    if rows.len() != FAULTS {
+        return Err(format!("{} of {FAULTS} faults\n{out}", rows.len()));
+    }
+    struck(&flight(KERNEL)?, &rows, &out)?;
+    // The programs' guard finds what stops, their driver what is wrong with the device.
+    let ways = [
+        ("core-stops", "core, program", "guard"),
+        ("device-silent", "pci:00:08.0", "failure"),
+        ("device-dma", "pci:00:08.0", "failure"),
+        ("text", "page with text", "guest-sum"),
+    ];
+    for (kind, place, by) in ways {
+        let found = rows.iter().any(|row| {
+            row.kind == kind
+                && row.place == place
+                && row.caught_by == by
+                && row.class == "recovered"
+        });
+        if !found {
+            return Err(format!("no {kind} in {place} was found by {by}\n{out}"));
+        }
+    }
+    // Regions that the plugin has put before a device's are in equal places each time.
+    for kind in ["device-silent", "device-dma"] {
+        let row = rows.iter().find(|row| row.kind == kind).ok_or("not struck")?;
+        let again = inject(&[KERNEL, "--repeat", &row.id.to_string()])?;
+        let after = row.after_ns.map_or("-".into(), |ns| format!("{ns} ns"));
+        for part in [&row.class, &row.detail, &row.instant.to_string(), &after] {
+            if !again.contains(part.as_str()) {
+                return Err(format!("fault {} was {row:?}, and is\n{again}", row.id));
+            }
+        }
+    }
+    Ok(format!("{FAULTS} faults, no harm"))
 }
 
 /// Shards together are the whole, one of them killed in the middle and begun again; a second whole is equal.

@@ -87,8 +87,19 @@ pub struct Seen {
     pub at_ns: u64,
     /// The target's first record since, and its time, ns.
     pub record: Option<(Record, u64)>,
+    /// The first word of a guard among the target's programs since, and when it was seen, ns.
+    pub word: Option<(String, u64)>,
     /// When the target's service was right again, ns.
     pub right_ns: Option<u64>,
+}
+
+impl Seen {
+    /// Whoever found the fault first, and when, ns.
+    fn found(&self) -> Option<(&str, u64)> {
+        let record = self.record.as_ref().map(|(record, ns)| (record.condition, *ns));
+        let word = self.word.as_ref().map(|(guard, ns)| (guard.as_str(), *ns));
+        record.into_iter().chain(word).min_by_key(|(_, ns)| *ns)
+    }
 }
 
 /// The judgement.
@@ -110,12 +121,9 @@ impl Judge {
     /// Judges a run.
     #[must_use]
     pub fn verdict(&self, system: &System, golden: &Golden, seen: &Seen) -> Verdict {
-        let (by, after_ns) = match &seen.record {
-            Some((record, ns)) => {
-                (record.condition.to_owned(), Some(ns.saturating_sub(seen.at_ns)))
-            }
-            None => (String::new(), None),
-        };
+        let found = seen.found();
+        let by = found.map_or(String::new(), |(by, _)| by.to_owned());
+        let after_ns = found.map(|(_, ns)| ns.saturating_sub(seen.at_ns));
         let harm = self.harm(system, golden, seen);
         let right = seen.right_ns.map(|ns| ns.saturating_sub(seen.at_ns));
         let class = match harm {
@@ -123,7 +131,7 @@ impl Judge {
             None => target(
                 &golden.deeds[system.target],
                 seen.deeds.get(system.target),
-                seen.record.is_some(),
+                found.is_some(),
                 right.is_some(),
             ),
         };
@@ -180,7 +188,7 @@ fn differs(golden: &Deeds, seen: &Deeds) -> Option<String> {
 }
 
 /// Class of a run that has harmed nobody, by its target.
-fn target(golden: &Deeds, seen: Option<&Deeds>, recorded: bool, right: bool) -> Class {
+fn target(golden: &Deeds, seen: Option<&Deeds>, found: bool, right: bool) -> Class {
     let Some(seen) = seen else { return Class::Stopped };
     let over = ["stopped", "failed", "exited"];
     if over.contains(&seen.state) && !over.contains(&golden.state) {
@@ -189,7 +197,8 @@ fn target(golden: &Deeds, seen: Option<&Deeds>, recorded: bool, right: bool) -> 
     if seen.lives != golden.lives || seen.answers != golden.answers {
         return if right { Class::Recovered } else { Class::Caught };
     }
-    match recorded {
+    match found {
+        true if right => Class::Recovered,
         true => Class::Caught,
         false if alike(&golden.console, &seen.console) => Class::NoEffect,
         false => Class::Unnoticed,
@@ -199,11 +208,36 @@ fn target(golden: &Deeds, seen: Option<&Deeds>, recorded: bool, right: bool) -> 
 /// Lines that one run may have said at its end, and the other was about to.
 const BEHIND: usize = 1;
 
-/// Tells if two consoles say alike things, of which one may be a little ahead.
+/// Tells if two consoles say alike things, of which one may be a little ahead. Several programs share the console of a
+/// kernel's sandbox: each has to say alike things, whoever comes first.
 fn alike(golden: &str, seen: &str) -> bool {
     let (golden, seen): (Vec<&str>, Vec<&str>) = (golden.lines().collect(), seen.lines().collect());
+    is_ahead(&golden, &seen) || {
+        let (golden, seen) = (by_speaker(&golden), by_speaker(&seen));
+        let known = seen.keys().all(|speaker| golden.contains_key(speaker));
+        let said = |speaker| seen.get(speaker).map_or(&[][..], Vec::as_slice);
+        known && golden.iter().all(|(speaker, lines)| is_ahead(lines, said(speaker)))
+    }
+}
+
+fn is_ahead(golden: &[&str], seen: &[&str]) -> bool {
     let both = golden.len().min(seen.len());
     golden[..both] == seen[..both] && golden.len().abs_diff(seen.len()) <= BEHIND
+}
+
+/// Lines by their first word.
+fn by_speaker<'a>(lines: &[&'a str]) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in lines {
+        all.entry(line.split([':', ' ']).next().unwrap_or_default()).or_default().push(line);
+    }
+    all
+}
+
+/// Tells if a line is a guard's word on what it has found: `guard: warning: …`.
+pub fn is_word(line: &str, guards: &[&str]) -> bool {
+    let said = guards.iter().find_map(|guard| line.strip_prefix(guard)?.strip_prefix(": "));
+    said.is_some_and(|said| ["warning: ", "error: "].iter().any(|level| said.starts_with(level)))
 }
 
 /// A guest's service, by a golden run: lines that it says again and again, and the line that begins each life.
@@ -231,7 +265,19 @@ impl Service {
     pub fn is_right(&self, console: &str) -> bool {
         let lines: Vec<&str> = console.lines().collect();
         let Some(begins) = lines.iter().rposition(|line| *line == self.first) else { return false };
-        lines[begins..].iter().any(|line| self.again.iter().any(|again| again == line))
+        self.is_served(&lines[begins..])
+    }
+
+    /// Tells if all is served again behind the last word of a guard in this part of a console.
+    #[must_use]
+    pub fn goes_on(&self, console: &str, guards: &[&str]) -> bool {
+        let lines: Vec<&str> = console.lines().collect();
+        let last = lines.iter().rposition(|line| is_word(line, guards));
+        last.is_some_and(|last| self.is_served(&lines[last..]))
+    }
+
+    fn is_served(&self, lines: &[&str]) -> bool {
+        !self.again.is_empty() && self.again.iter().all(|again| lines.contains(&again.as_str()))
     }
 }
 
@@ -262,9 +308,10 @@ mod tests {
     #[test]
     fn the_target_decides_the_class_of_a_run_without_harm() {
         let restarted = Deeds { lives: 1, ..duty() };
-        let class = |deeds: &Deeds, recorded, right| target(&duty(), Some(deeds), recorded, right);
+        let class = |deeds: &Deeds, found, right| target(&duty(), Some(deeds), found, right);
         assert_eq!(class(&duty(), false, false), Class::NoEffect);
         assert_eq!(class(&duty(), true, false), Class::Caught);
+        assert_eq!(class(&duty(), true, true), Class::Recovered);
         assert_eq!(class(&restarted, true, true), Class::Recovered);
         assert_eq!(class(&restarted, true, false), Class::Caught);
         assert_eq!(class(&Deeds { state: "failed", ..duty() }, true, false), Class::Stopped);
@@ -274,6 +321,31 @@ mod tests {
         assert_eq!(class(&behind, false, false), Class::NoEffect);
         let hangs = Deeds { console: "begins\n".into(), ..duty() };
         assert_eq!(class(&hangs, false, false), Class::Unnoticed);
+    }
+
+    #[test]
+    fn programs_of_a_kernel_take_turns_as_they_like() {
+        let golden = "a: right\nb: right\na: right\nb: right\n";
+        assert!(alike(golden, "b: right\na: right\nb: right\na: right\n"));
+        for other in [
+            "a: right\nb: wrong\na: right\nb: right\n",
+            "a: right\na: right\n",
+            "b: right\na: right\nb: right\na: right\nc: hello\n",
+        ] {
+            assert!(!alike(golden, other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_guard_tells_and_all_of_the_service_goes_on() {
+        let service = Service::of("a: right\nb: right\na: right\nb: right\n");
+        let guards = ["guard"];
+        let goes_on = |text: &str| service.goes_on(text, &guards);
+        assert!(goes_on("guard: warning: a: it hangs\nb: right\na: right\n"));
+        assert!(!goes_on("guard: warning: a: it hangs\nb: right\n"));
+        assert!(!goes_on("a: right\nb: right\nguard: error: a: it hangs\n"));
+        assert!(!goes_on("guard: info: begins\na: right\nb: right\n"));
+        assert!(!is_word("a: warning: guard", &guards));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One run with a fault, from the machine's start to the verdict.
 
-use crate::judge::{Class, Judge, Seen, Service, Verdict};
+use crate::judge::{Class, Judge, Seen, Service, Verdict, is_word};
 use crate::stand::{Came, Stop};
 use crate::strike::{self, Place};
 use crate::watch::Watch;
@@ -86,26 +86,42 @@ fn row(
     }
 }
 
-/// The last life of the target that has begun since the fault.
+/// The last life of the target that has begun since the fault, or what its guard has said since.
 #[derive(Default)]
 struct Life {
     /// Lives at the last look.
     lives: Option<u64>,
     /// Bytes of the console at that look.
     read: usize,
+    /// Where the line begins that was not whole then.
+    line: usize,
     /// Where the part of the console begins in which this life did.
     from: Option<usize>,
+    /// Where that part begins in which a guard has spoken, and what it is called. It is later than `from`.
+    word: Option<usize>,
+    /// The first one, and when it was seen, ns.
+    first: Option<(String, u64)>,
     /// When it was seen to serve, ns.
     right_ns: Option<u64>,
 }
 
 impl Life {
-    fn look(&mut self, service: &Service, lives: u64, console: &str, now: u64) {
+    fn look(&mut self, service: &Service, guards: &[&str], lives: u64, console: &str, now: u64) {
         if self.lives.is_some_and(|before| lives > before) {
-            (self.from, self.right_ns) = (Some(self.read), None);
+            (self.from, self.word, self.right_ns) = (Some(self.read), None, None);
         }
-        (self.lives, self.read) = (Some(lives), console.len());
-        let serves = self.from.is_some_and(|from| service.is_right(&console[from..]));
+        let whole = console.rfind('\n').map_or(0, |end| end + 1).max(self.line);
+        let mut new = console[self.line..whole].lines();
+        let word = new.find(|line| self.lives.is_some() && is_word(line, guards));
+        if let Some(guard) = word.and_then(|line| line.split(':').next()) {
+            (self.word, self.right_ns) = (Some(self.line), None);
+            self.first.get_or_insert_with(|| (guard.to_owned(), now));
+        }
+        (self.lives, self.read, self.line) = (Some(lives), console.len(), whole);
+        let serves = match (self.word, self.from) {
+            (Some(word), _) => service.goes_on(&console[word..], guards),
+            (None, from) => from.is_some_and(|from| service.is_right(&console[from..])),
+        };
         if serves && self.right_ns.is_none() {
             self.right_ns = Some(now);
         }
@@ -140,7 +156,7 @@ fn watch(
 ) -> Result<Seen> {
     let mut watch = Watch::new(system);
     let service = Service::of(&golden.deeds[system.target].console);
-    let ends = system.ends();
+    let (ends, guards) = (system.ends(), system.guards());
     let (began, ended) = golden.span();
     let span = ended - began;
     let mut pace = Pace { step: golden.step, span };
@@ -153,7 +169,8 @@ fn watch(
     while let Came::At(at) = came {
         watch.look(stand)?;
         let now = golden.clock.now(stand, before_ns)?;
-        life.look(&service, watch.lives(system.target), watch.console(system.target), now);
+        let (lives, console) = (watch.lives(system.target), watch.console(system.target));
+        life.look(&service, &guards, lives, console, now);
         let over = match ends[..] {
             [] => now >= ended,
             _ => watch.have_ended(&ends),
@@ -170,7 +187,7 @@ fn watch(
         watch.look(stand)?;
         seen.changed = pages::changed(&golden.steady, stand.ram())?;
     }
-    seen.right_ns = life.right_ns;
+    (seen.right_ns, seen.word) = (life.right_ns, life.first);
     let clock = &golden.clock;
     let since = |ticks: u64| clock.of_ticks(ticks) >= seen.at_ns;
     seen.record = watch.record_since(since).map(|record| (record, clock.of_ticks(record.ticks)));
@@ -193,16 +210,31 @@ mod tests {
         let service = Service::of("begins\nright\nright\n");
         let mut life = Life::default();
         let mut console = String::from("begins\nright\n");
-        life.look(&service, 0, &console, 1);
-        life.look(&service, 1, &console, 2);
+        life.look(&service, &[], 0, &console, 1);
+        life.look(&service, &[], 1, &console, 2);
         assert_eq!(life.right_ns, None);
         console += "begins\n";
-        life.look(&service, 1, &console, 3);
+        life.look(&service, &[], 1, &console, 3);
         console += "right\n";
-        life.look(&service, 1, &console, 4);
+        life.look(&service, &[], 1, &console, 4);
         assert_eq!(life.right_ns, Some(4));
-        life.look(&service, 2, &console, 5);
+        life.look(&service, &[], 2, &console, 5);
         assert_eq!(life.right_ns, None);
+    }
+
+    #[test]
+    fn a_guards_word_is_kept_until_all_is_right_again() {
+        let service = Service::of("a: right\na: right\n");
+        let (mut life, guards) = (Life::default(), ["guard"]);
+        let mut console = String::from("guard: warning: of a time before\na: right\n");
+        life.look(&service, &guards, 0, &console, 1);
+        assert_eq!((life.first.clone(), life.right_ns), (None, None));
+        console += "guard: warning: a hangs\n";
+        life.look(&service, &guards, 0, &console, 2);
+        assert_eq!((life.first.clone(), life.right_ns), (Some(("guard".to_owned(), 2)), None));
+        console += "a: right\n";
+        life.look(&service, &guards, 0, &console, 3);
+        assert_eq!(life.right_ns, Some(3));
     }
 
     #[test]

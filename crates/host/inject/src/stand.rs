@@ -28,13 +28,17 @@ pub struct Stop {
     pub text: (u64, u64),
     /// From this number on any instruction fits.
     pub latest: u64,
+    /// Privilege level; `None`: any.
+    pub ring: Option<u8>,
+    /// Instructions that fit and are let go by.
+    pub skip: u64,
 }
 
 impl Stop {
     /// A stop at an instruction of any core.
     #[must_use]
     pub const fn any(at: u64) -> Self {
-        Self { at, core: None, text: (0, u64::MAX), latest: u64::MAX }
+        Self { at, core: None, text: (0, u64::MAX), latest: u64::MAX, ring: None, skip: 0 }
     }
 
     /// Tells if the machine stands where it was to, and not because it has come so far.
@@ -133,8 +137,9 @@ impl Stand {
     /// The plugin does not understand, which is a fault of ours.
     pub fn go(&mut self, stop: Stop) -> Result<Came> {
         let core = stop.core.map_or("any".into(), |core| core.to_string());
-        let Stop { at, text, latest, .. } = stop;
-        let line = format!("stop {at} {core} {:#x} {:#x} {latest}", text.0, text.1);
+        let ring = stop.ring.map_or("any".into(), |ring| ring.to_string());
+        let Stop { at, text, latest, skip, .. } = stop;
+        let line = format!("stop {at} {core} {:#x} {:#x} {latest} {ring} {skip}", text.0, text.1);
         if self.ask(&line)?.is_none() {
             return Ok(Came::Ended);
         }

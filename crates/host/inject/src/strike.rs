@@ -3,7 +3,7 @@
 use crate::stand::{At, Came, Stop};
 use crate::{Error, Fault, Kind, Result, Stand, System, device, other};
 use bulkhead_layout::map::{CORE_CONTROL, CORE_STRIDE, CORES_VA};
-use bulkhead_plan::Channel;
+use bulkhead_plan::{Channel, Guest};
 use bulkhead_random::SplitMix64;
 
 const PAGE: u64 = 4096;
@@ -49,15 +49,18 @@ pub fn strike(
     // One piece of memory holds the text of a guest below 4 GiB.
     let ram = sandbox.ram.first().ok_or_else(|| Error::Other("no memory".into()))?;
     let own = (ram.hpa, ram.hpa + ram.len);
+    let mut random = fault.random;
     let stop = match fault.kind {
         Kind::Register | Kind::PageTable | Kind::CoreStops | Kind::InterruptDoubled => {
-            Stop { at: fault.at, core: Some(core), text: own, latest: fault.at + limit }
+            let latest = fault.at + limit;
+            let stop = Stop { core: Some(core), text: own, latest, ..Stop::any(fault.at) };
+            within(system, stop, &mut random)
         }
         _ => Stop::any(fault.at),
     };
     let came = stand.go(stop)?;
     let Some(at) = came.at().filter(|at| stop.is_met(*at)) else { return Ok((came, None)) };
-    let mut random = fault.random;
+    let stop = Stop { skip: 0, ..stop };
     let place = match fault.kind {
         Kind::Register => register(stand, core, &mut random)?,
         Kind::Memory => memory(system, stand, &mut random)?,
@@ -83,7 +86,30 @@ pub fn strike(
         Kind::MonitorData => monitor(system, stand, &mut random)?,
         Kind::ControlBlock => block(system, stand, fault.core, &mut random)?,
     };
-    Ok((came, Some(place)))
+    Ok((came, Some(Place { what: level(&stop, place.what), ..place })))
+}
+
+/// A kernel's core sleeps most of the time, and the first instruction behind that is the kernel's. So the level is
+/// drawn, and a part of what runs there goes by: programs are struck as often as the kernel.
+fn within(system: &System, stop: Stop, random: &mut SplitMix64) -> Stop {
+    /// More than all programs together have in a short time.
+    const MOST: u64 = 17;
+    const USER: u8 = 3;
+    if !matches!(system.struck().guest, Guest::Kernel(_)) {
+        return stop;
+    }
+    let ring = if random.below(2) == 0 { 0 } else { USER };
+    let most = 1 << random.below(MOST);
+    Stop { ring: Some(ring), skip: random.below(most), ..stop }
+}
+
+/// Whose instructions or tables are struck: a kernel's, or of one of its programs.
+fn level(stop: &Stop, what: String) -> String {
+    match stop.ring {
+        None => what,
+        Some(0) => format!("{what}, kernel"),
+        Some(_) => format!("{what}, program"),
+    }
 }
 
 fn register(stand: &mut Stand, core: usize, random: &mut SplitMix64) -> Result<Place> {
@@ -170,6 +196,7 @@ fn table(system: &System, stand: &mut Stand, at: At, random: &mut SplitMix64) ->
     };
     let wanted = 4 - random.below(4);
     let (mut table, mut level) = (at.root & ADDRESS, 4);
+    let mut above = None;
     loop {
         let Some(page) = behind(table) else { return other("page tables outside of the memory") };
         let mut present = Vec::new();
@@ -179,14 +206,16 @@ fn table(system: &System, stand: &mut Stand, at: At, random: &mut SplitMix64) ->
                 present.push((page + n * 8, entry));
             }
         }
-        let Some(&(pa, entry)) = present.get(random.index(present.len())) else {
+        // A kernel has tables for mappings to come: then the entry counts that leads there.
+        let Some((pa, entry)) = present.get(random.index(present.len())).copied().or(above) else {
             return other("page tables without an entry");
         };
-        let down = level > 1 && (level == 4 || entry & LARGE == 0);
+        let down = !present.is_empty() && level > 1 && (level == 4 || entry & LARGE == 0);
         if level > wanted && down && behind(entry & ADDRESS).is_some() {
-            (table, level) = (entry & ADDRESS, level - 1);
+            (table, level, above) = (entry & ADDRESS, level - 1, Some((pa, entry)));
             continue;
         }
+        level += u64::from(present.is_empty());
         let bit = random.below(64);
         stand.flip(pa + bit / 8, (bit % 8) as u8)?;
         return Ok(place(format!("level {level}"), format!("entry at {pa:#x}, bit {bit}")));
@@ -218,7 +247,8 @@ fn stay(stand: &mut Stand, own: Stop, at: At, limit: u64) -> Result<(Came, Optio
         let stays = came.at().is_some_and(|last| last.pa == now.pa && last.core == now.core);
         if stays {
             stand.ram().write(now.pa, &bytes)?;
-            let place = place("core", format!("core {} at {:#x}", now.core, now.pa));
+            let place =
+                place(level(&own, "core".into()), format!("core {} at {:#x}", now.core, now.pa));
             return Ok((came, Some(place)));
         }
         let Some(last) = came.at() else { break };
@@ -234,7 +264,8 @@ fn come_again(stand: &mut Stand, own: Stop, at: At, soon: u64) -> Result<Came> {
     /// Instructions of all cores.
     const WHILE: u64 = 2_000;
     let text = (at.pa, at.pa + 1);
-    let stop = Stop { at: at.number + 1, core: Some(at.core), text, latest: at.number + soon };
+    let latest = at.number + soon;
+    let stop = Stop { core: Some(at.core), text, latest, ..Stop::any(at.number + 1) };
     let came = stand.go(stop)?;
     match came.at().filter(|at| stop.is_met(*at)) {
         Some(last) => stand.go(Stop { at: last.number + WHILE, latest: u64::MAX, ..own }),

@@ -3,7 +3,8 @@
 use crate::{Error, Result, other};
 use bulkhead_image::Baked;
 use bulkhead_manifest::Checked;
-use bulkhead_plan::{Emulator, Sandbox};
+use bulkhead_plan::kernel::{Managed, Program};
+use bulkhead_plan::{Emulator, Guest, Sandbox};
 use std::path::{Path, PathBuf};
 
 /// See the module.
@@ -50,6 +51,16 @@ impl System {
     #[must_use]
     pub fn struck(&self) -> &Sandbox {
         &self.baked.plan.sandboxes[self.target]
+    }
+
+    /// Names of programs of the target's kernel that manage other threads: they find what fails.
+    #[must_use]
+    pub fn guards(&self) -> Vec<&str> {
+        let Guest::Kernel(kernel) = &self.struck().guest else { return Vec::new() };
+        let manages = |program: &&Program| {
+            program.manages.iter().any(|managed| matches!(managed, Managed::Thread(_)))
+        };
+        kernel.programs.iter().filter(manages).map(|program| program.name.as_str()).collect()
     }
 
     /// Indices of all other sandboxes.
