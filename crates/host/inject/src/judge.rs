@@ -200,7 +200,7 @@ fn target(golden: &Deeds, seen: Option<&Deeds>, found: bool, right: bool) -> Cla
     match found {
         true if right => Class::Recovered,
         true => Class::Caught,
-        false if alike(&golden.console, &seen.console) => Class::NoEffect,
+        false if alike(golden, seen) => Class::NoEffect,
         false => Class::Unnoticed,
     }
 }
@@ -209,26 +209,29 @@ fn target(golden: &Deeds, seen: Option<&Deeds>, found: bool, right: bool) -> Cla
 const BEHIND: usize = 1;
 
 /// Tells if two consoles say alike things, of which one may be a little ahead. Several programs share the console of a
-/// kernel's sandbox: each has to say alike things, whoever comes first.
-fn alike(golden: &str, seen: &str) -> bool {
-    let (golden, seen): (Vec<&str>, Vec<&str>) = (golden.lines().collect(), seen.lines().collect());
-    is_ahead(&golden, &seen) || {
-        let (golden, seen) = (by_speaker(&golden), by_speaker(&seen));
-        let known = seen.keys().all(|speaker| golden.contains_key(speaker));
-        let said = |speaker| seen.get(speaker).map_or(&[][..], Vec::as_slice);
-        known && golden.iter().all(|(speaker, lines)| is_ahead(lines, said(speaker)))
+/// kernel's sandbox. There each has to say alike things, whoever comes first, until the run's end was seen: how long a
+/// machine goes on behind it depends on who sleeps.
+fn alike(golden: &Deeds, seen: &Deeds) -> bool {
+    let programs = by_speaker(&golden.console[..golden.said]);
+    if programs.len() < 2 {
+        let [golden, seen] = [golden, seen].map(|deeds| deeds.console.lines().collect::<Vec<_>>());
+        return is_ahead(&golden, &seen);
     }
+    let said = by_speaker(&seen.console[..seen.said]);
+    let known = said.keys().all(|speaker| programs.contains_key(speaker));
+    let of = |speaker| said.get(speaker).map_or(&[][..], Vec::as_slice);
+    known && programs.iter().all(|(speaker, lines)| is_ahead(lines, of(speaker)))
 }
 
-fn is_ahead(golden: &[&str], seen: &[&str]) -> bool {
+fn is_ahead<T: PartialEq>(golden: &[T], seen: &[T]) -> bool {
     let both = golden.len().min(seen.len());
     golden[..both] == seen[..both] && golden.len().abs_diff(seen.len()) <= BEHIND
 }
 
 /// Lines by their first word.
-fn by_speaker<'a>(lines: &[&'a str]) -> BTreeMap<&'a str, Vec<&'a str>> {
+fn by_speaker(text: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for line in lines {
+    for line in text.lines() {
         all.entry(line.split([':', ' ']).next().unwrap_or_default()).or_default().push(line);
     }
     all
@@ -325,14 +328,21 @@ mod tests {
 
     #[test]
     fn programs_of_a_kernel_take_turns_as_they_like() {
-        let golden = "a: right\nb: right\na: right\nb: right\n";
-        assert!(alike(golden, "b: right\na: right\nb: right\na: right\n"));
+        let deeds = |said: &str, more: &str| Deeds {
+            console: said.to_owned() + more,
+            said: said.len(),
+            ..duty()
+        };
+        let golden = deeds("a: right\nb: right\na: right\nb: right\n", "");
+        assert!(alike(&golden, &deeds("b: right\na: right\nb: right\na: right\n", "")));
+        // Behind the end it goes on.
+        assert!(alike(&golden, &deeds(&golden.console, "a: right\na: right\na: right\n")));
         for other in [
             "a: right\nb: wrong\na: right\nb: right\n",
             "a: right\na: right\n",
             "b: right\na: right\nb: right\na: right\nc: hello\n",
         ] {
-            assert!(!alike(golden, other), "{other}");
+            assert!(!alike(&golden, &deeds(other, "")), "{other}");
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Deeds {
     pub causes: BTreeSet<&'static str>,
     /// All that it printed.
     pub console: String,
+    /// Bytes of that until the last look before the run's end.
+    pub said: usize,
 }
 
 /// The first record of a sandbox from a time on.
@@ -40,6 +42,8 @@ pub struct Watch<'a> {
     read: Vec<Vec<u64>>,
     /// Consoles, by sandbox.
     consoles: Vec<String>,
+    /// Bytes of them until the last look before the run's end.
+    said: Vec<usize>,
     /// The last look.
     last: Option<Snapshot>,
 }
@@ -49,7 +53,8 @@ impl<'a> Watch<'a> {
     pub fn new(system: &'a System) -> Self {
         let sandboxes = &system.baked.plan.sandboxes;
         let read = sandboxes.iter().map(|s| vec![0; s.cores.len()]).collect();
-        Self { system, read, consoles: vec![String::new(); sandboxes.len()], last: None }
+        let consoles = vec![String::new(); sandboxes.len()];
+        Self { system, read, said: vec![0; consoles.len()], consoles, last: None }
     }
 
     /// Looks. False: the machine has not come so far that it has reports.
@@ -74,6 +79,10 @@ impl<'a> Watch<'a> {
         }
         let there = !seen.sandboxes.is_empty();
         self.last = Some(seen);
+        let ends = self.system.ends();
+        if ends.is_empty() || !self.have_ended(&ends) {
+            self.said = self.consoles.iter().map(String::len).collect();
+        }
         Ok(there)
     }
 
@@ -131,7 +140,13 @@ impl<'a> Watch<'a> {
     pub fn deeds(&self) -> Vec<Deeds> {
         let Some(last) = &self.last else { return Vec::new() };
         let report = report(&self.system.baked, last, &[], last.latest());
-        report.sandboxes.iter().zip(&self.consoles).map(|(s, console)| deeds(s, console)).collect()
+        let consoles = self.consoles.iter().zip(&self.said);
+        report
+            .sandboxes
+            .iter()
+            .zip(consoles)
+            .map(|(s, (text, said))| deeds(s, text, *said))
+            .collect()
     }
 
     /// The first record of the target from a time on, by the processors' clock.
@@ -148,7 +163,7 @@ fn is_over(state: State) -> bool {
     matches!(state, State::Stopped | State::Exited | State::Failed)
 }
 
-fn deeds(sandbox: &Sandbox, console: &str) -> Deeds {
+fn deeds(sandbox: &Sandbox, console: &str, said: usize) -> Deeds {
     Deeds {
         state: sandbox.state,
         exit_code: sandbox.exit_code,
@@ -157,5 +172,6 @@ fn deeds(sandbox: &Sandbox, console: &str) -> Deeds {
         records: sandbox.by_condition.iter().map(|all| (all.condition, all.count)).collect(),
         causes: sandbox.exits.steady.keys().copied().collect(),
         console: console.to_owned(),
+        said,
     }
 }
