@@ -4,7 +4,7 @@
 use crate::clock::Clock;
 use crate::pages::{self, Page};
 use crate::stand::{Came, Stop};
-use crate::watch::{Deeds, Watch};
+use crate::watch::{Deeds, Heard, Watch};
 use crate::{Result, Stand, System, other};
 use std::path::Path;
 
@@ -29,6 +29,8 @@ pub struct Golden {
     pub step: u64,
     /// Looks: number of the instruction, ns since the machine's start. The first is at `begin`, the last at the end.
     pub(crate) looks: Vec<(u64, u64)>,
+    /// Consoles at each of them.
+    heard: Vec<Heard>,
     /// Deeds of each sandbox.
     pub(crate) deeds: Vec<Deeds>,
     /// Pages that stay as they are.
@@ -44,7 +46,7 @@ impl Golden {
     pub fn new(system: &System, dir: &Path) -> Result<Self> {
         let mut first = Pass::new(system, dir)?;
         let begin = first.boot()?;
-        let end = first.end(begin, FIRST, |_, _, _| Ok(()))?;
+        let end = first.end(begin, FIRST, |_, _, _, _| Ok(()))?;
         drop(first);
         let step = ((end - begin) / LOOKS).max(1);
         let mut second = Pass::new(system, dir)?;
@@ -56,16 +58,18 @@ impl Golden {
         let mut now = clock.now(&mut second.stand, clock.of_ticks(booted))?;
         let mut looks = vec![(begin, now)];
         let mut steady = pages::all(system, second.stand.ram())?;
-        let end = second.end(begin, step, |stand, number, over| {
+        let mut heard = vec![second.watch.heard()];
+        let end = second.end(begin, step, |stand, watch, number, over| {
             now = clock.now(stand, now)?;
             looks.push((number, now));
+            heard.push(watch.heard());
             match over || looks.len() as u64 % (LOOKS / COMPARED) == 0 {
                 true => pages::keep_steady(&mut steady, stand.ram()),
                 false => Ok(()),
             }
         })?;
         let deeds = second.watch.deeds();
-        Ok(Self { begin, end, step, looks, deeds, steady, clock })
+        Ok(Self { begin, end, step, looks, heard, deeds, steady, clock })
     }
 
     /// When the first and the last look were, ns since the machine's start.
@@ -78,6 +82,13 @@ impl Golden {
     pub(crate) fn before(&self, number: u64) -> u64 {
         let before = self.looks.iter().take_while(|look| look.0 <= number).last();
         before.map_or(self.span().0, |look| look.1)
+    }
+
+    /// Looks at a run from an instruction on, before which it is this one.
+    pub(crate) fn resumed<'a>(&self, system: &'a System, number: u64) -> Watch<'a> {
+        let before = self.looks.iter().zip(&self.heard).take_while(|(look, _)| look.0 <= number);
+        let none = || Watch::new(system);
+        before.last().map_or_else(none, |(_, heard)| Watch::resumed(system, heard, &self.deeds))
     }
 
     /// How many pages of other sandboxes' guests, and of monitors and the machine, are steady.
@@ -129,7 +140,7 @@ impl<'a> Pass<'a> {
         &mut self,
         begin: u64,
         step: u64,
-        mut see: impl FnMut(&mut Stand, u64, bool) -> Result<()>,
+        mut see: impl FnMut(&mut Stand, &Watch<'a>, u64, bool) -> Result<()>,
     ) -> Result<u64> {
         let ends = self.system.ends();
         let ends = if ends.is_empty() { self.system.others().collect() } else { ends };
@@ -138,7 +149,7 @@ impl<'a> Pass<'a> {
             at += step;
             let Came::At(now) = self.go(at)? else { break };
             let over = self.watch.have_ended(&ends);
-            see(&mut self.stand, now.number, over)?;
+            see(&mut self.stand, &self.watch, now.number, over)?;
             if over {
                 return Ok(now.number);
             }

@@ -3,7 +3,6 @@
 use crate::judge::{Class, Judge, Seen, Service, Verdict, is_word};
 use crate::stand::{Came, Stop};
 use crate::strike::{self, Place};
-use crate::watch::Watch;
 use crate::{Fault, Golden, Result, Row, Stand, System, pages};
 use std::path::Path;
 use std::time::Instant;
@@ -154,7 +153,7 @@ fn watch(
     mut came: Came,
     struck: bool,
 ) -> Result<Seen> {
-    let mut watch = Watch::new(system);
+    let mut watch = golden.resumed(system, came.at().map_or(0, |at| at.number));
     let service = Service::of(&golden.deeds[system.target].console);
     let (ends, guards) = (system.ends(), system.guards());
     let (began, ended) = golden.span();

@@ -35,6 +35,15 @@ pub struct Record {
     pub condition: &'static str,
 }
 
+/// Consoles at a look.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// Bytes read of each core's console, by sandbox.
+    read: Vec<Vec<u64>>,
+    /// Bytes of each sandbox's text.
+    said: Vec<usize>,
+}
+
 /// Looks at a machine again and again.
 pub struct Watch<'a> {
     system: &'a System,
@@ -55,6 +64,23 @@ impl<'a> Watch<'a> {
         let read = sandboxes.iter().map(|s| vec![0; s.cores.len()]).collect();
         let consoles = vec![String::new(); sandboxes.len()];
         Self { system, read, said: vec![0; consoles.len()], consoles, last: None }
+    }
+
+    /// In the middle of a run that was `heard` so far, and prints all that `deeds` tell by its end. A console's ring
+    /// would not have all of that any more.
+    pub fn resumed(system: &'a System, heard: &Heard, deeds: &[Deeds]) -> Self {
+        let new = Self::new(system);
+        if heard.said.len() != new.consoles.len() || deeds.len() != heard.said.len() {
+            return new;
+        }
+        let consoles =
+            deeds.iter().zip(&heard.said).map(|(deeds, said)| deeds.console[..*said].into());
+        Self { read: heard.read.clone(), consoles: consoles.collect(), ..new }
+    }
+
+    /// How far consoles were read.
+    pub fn heard(&self) -> Heard {
+        Heard { read: self.read.clone(), said: self.consoles.iter().map(String::len).collect() }
     }
 
     /// Looks. False: the machine has not come so far that it has reports.
