@@ -194,7 +194,7 @@ struct Range {
     end: u64,
 }
 
-/// What lies behind a region of ours: a region of a device, or an address space.
+/// A device's region, or an address space, that lies behind a region of ours.
 struct Behind {
     region: Object,
     at: u64,
@@ -268,7 +268,7 @@ pub fn miswrite(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// What lies behind a region of ours.
+/// Finds what lies behind a region of ours.
 fn behind(opaque: Object) -> &'static Behind {
     // SAFETY: such a region has a leaked one of these.
     unsafe { &*opaque.cast::<Behind>() }
@@ -286,7 +286,7 @@ extern "C" fn read_register(
 ) -> u32 {
     let Ok(qemu) = Qemu::get() else { return REFUSED };
     let behind = behind(opaque);
-    // The device is read all the same: that may change it.
+    // A read may change the device, so it is read first.
     let result = (qemu.read)(behind.region, behind.at + address, value, order(size), attributes);
     let answer = state().answers.as_mut().and_then(Answers::instead);
     if let Some(answer) = answer {

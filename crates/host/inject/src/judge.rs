@@ -209,8 +209,8 @@ fn target(golden: &Deeds, seen: Option<&Deeds>, found: bool, right: bool) -> Cla
 const BEHIND: usize = 1;
 
 /// Tells if two consoles say alike things, of which one may be a little ahead. Several programs share the console of a
-/// kernel's sandbox. There each has to say alike things, whoever comes first, until the run's end was seen: how long a
-/// machine goes on behind it depends on who sleeps.
+/// kernel's sandbox. There each has to say alike things, in any order, until the run's end was seen. How long a machine
+/// goes on behind it depends on which cores sleep.
 fn alike(golden: &Deeds, seen: &Deeds) -> bool {
     let programs = by_speaker(&golden.console[..golden.said]);
     if programs.len() < 2 {

@@ -103,7 +103,7 @@ fn within(system: &System, stop: Stop, random: &mut SplitMix64) -> Stop {
     Stop { ring: Some(ring), skip: random.below(most), ..stop }
 }
 
-/// Whose instructions or tables are struck: a kernel's, or of one of its programs.
+/// Tells if instructions or tables of a kernel are struck, or of one of its programs.
 fn level(stop: &Stop, what: String) -> String {
     match stop.ring {
         None => what,
