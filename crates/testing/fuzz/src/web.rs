@@ -1,4 +1,4 @@
-//! A web server whose connections outlive it, on a network that anybody writes to. Segments come with any numbers,
+//! A web server with connections that outlive it, on a network that anybody writes to. Segments come with any numbers,
 //! flags and bytes. The server begins anew at any time, with records that are its own or were changed meanwhile.
 //! Nothing panics, each frame that it sends is a whole one to the client, and a turn sends a bounded number of them.
 //! Behind all that an honest client is served.
@@ -155,7 +155,7 @@ impl Attack {
         if input.is_empty() { self.recovers(&mut server) } else { Ok(()) }
     }
 
-    /// What an attacker does until the server's end.
+    /// An attacker acts until the server ends.
     fn acts(&mut self, server: &mut Live<'_>, input: &mut Input<'_>) -> Result<(), String> {
         while !input.is_empty() {
             match input.below(10) {
