@@ -29,7 +29,7 @@ pub fn run(
     let begun = Instant::now();
     let mut stand = Stand::start(system, dir)?;
     let (came, place) = strike::strike(system, &mut stand, fault, golden.end - golden.begin)?;
-    let seen = watch(system, golden, &mut stand, came, place.is_some())?;
+    let seen = watch(system, golden, &mut stand, came, place.is_some(), fault.at)?;
     let seen = Seen { apart: fault.kind.is_apart(), ..seen };
     let verdict = judge.verdict(system, golden, &seen);
     let wall_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -51,7 +51,7 @@ pub fn planted(
     let mut stand = Stand::start(system, dir)?;
     let came = stand.go(stop)?;
     plant(system, &mut stand)?;
-    let seen = watch(system, golden, &mut stand, came, true)?;
+    let seen = watch(system, golden, &mut stand, came, true, stop.at)?;
     Ok(judges.iter().map(|judge| judge.verdict(system, golden, &seen)).collect())
 }
 
@@ -152,8 +152,10 @@ fn watch(
     stand: &mut Stand,
     mut came: Came,
     struck: bool,
+    drawn: u64,
 ) -> Result<Seen> {
-    let mut watch = golden.resumed(system, came.at().map_or(0, |at| at.number));
+    // A strike may take instructions: up to the one that was drawn this run is as the golden one.
+    let mut watch = golden.resumed(system, drawn);
     let service = Service::of(&golden.deeds[system.target].console);
     let (ends, guards) = (system.ends(), system.guards());
     let (began, ended) = golden.span();
@@ -161,8 +163,8 @@ fn watch(
     let mut pace = Pace { step: golden.step, span };
     let mut seen = Seen { struck, ..Seen::default() };
     let mut life = Life::default();
-    if let Came::At(at) = came {
-        seen.at_ns = golden.clock.now(stand, golden.before(at.number))?;
+    if matches!(came, Came::At(_)) {
+        seen.at_ns = golden.clock.now(stand, golden.before(drawn))?;
     }
     let mut before_ns = seen.at_ns;
     while let Came::At(at) = came {
