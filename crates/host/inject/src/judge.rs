@@ -94,7 +94,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whoever found the fault first, and when, ns.
+    /// The first one that found the fault, a record or a guard, and when, ns.
     fn found(&self) -> Option<(&str, u64)> {
         let record = self.record.as_ref().map(|(record, ns)| (record.condition, *ns));
         let word = self.word.as_ref().map(|(guard, ns)| (guard.as_str(), *ns));
