@@ -5,10 +5,14 @@
 //! * `once` exits with code 0 after an attack instead of restarting;
 //! * `pause=N` waits N milliseconds before each attack and `linger=N` after it;
 //! * `lives=N` exits with code 0 in life N;
+//! * `paced=1` waits before an attack until the test driver has read all lives but the last sixteen;
 //! * `core=1` attacks from the second core while the first one sleeps.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::{Context, cores, hypercall, interrupt, mark, marker, paging, println, time};
+use bulkhead_sdk::{
+    Context, cores, hypercall, interrupt, mark, marker, paging, println, time, window,
+};
+use core::sync::atomic::Ordering;
 use rogue::expect::Outcome;
 use rogue::{Aim, Attack, Set, by_name};
 
@@ -43,6 +47,21 @@ fn turn(names: &'static str, incarnation: u64) -> Option<&'static str> {
     names.split('+').nth((incarnation % n) as usize)
 }
 
+/// Lives that may go unread: they fill no ring.
+const AHEAD: u64 = 16;
+/// Looks for a reader, at most: many seconds on any machine.
+const LOOKS: u32 = 100_000_000;
+
+/// Waits for who reads the lines and records of the lives before.
+fn wait_for_reader(context: Context) {
+    let word = window::channel(context, rogue::PACE)
+        .and_then(|news| news.words().get(rogue::PACE_AT / size_of::<u64>()));
+    let read = || word.is_none_or(|w| w.load(Ordering::Relaxed) + AHEAD >= context.incarnation());
+    if !(0..LOOKS).any(|_| read()) {
+        println!("rogue: nobody read the {} lives before", context.incarnation());
+    }
+}
+
 /// One life.
 fn live(context: Context) -> u32 {
     let attack: &Attack = match context.arg("attack") {
@@ -57,6 +76,9 @@ fn live(context: Context) -> u32 {
     };
     if context.arg_u64("lives").is_some_and(|lives| context.incarnation() >= lives) {
         return 0;
+    }
+    if context.arg("paced").is_some() {
+        wait_for_reader(context);
     }
     let wait = |name| time::sleep(context.arg_u64(name).unwrap_or(0) * 1_000_000);
     wait("pause");

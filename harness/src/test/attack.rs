@@ -3,6 +3,7 @@
 
 use super::driver::Job;
 use super::explained;
+use super::pace::{self, PACED};
 use super::system::{Manifest, Seen, run};
 use bulkhead_layout::report::KIND_NAMES;
 use rogue::{Attack, Expect, Set};
@@ -42,8 +43,9 @@ fn all(group: &'static str, cores: &'static [u32], how: &'static str) -> Job {
     let tests = tests.chain([victim.clone(), explained.clone()]);
     Job::new(group, tests, 240, move |bench| {
         let lives = Set::Any.ending().count();
-        let manifest = system(cores, &format!("{how} lives={lives}")).restarting("rogue");
-        let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(200));
+        let args = format!("{how} lives={lives} {PACED}");
+        let manifest = system(cores, &args).restarting("rogue");
+        let seen = pace::run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(200));
         let seen = match seen {
             Ok(seen) => seen,
             Err(error) => return bench.result(&victim, Err::<String, _>(error)),

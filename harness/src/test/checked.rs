@@ -2,9 +2,10 @@
 
 use super::attack;
 use super::driver::{Bench, Job};
+use super::pace::{self, PACED};
 use super::peer::{self, INDEX, STOPS, Strike, struck};
 use super::sweep::Listed;
-use super::system::{Seen, artifacts, run};
+use super::system::{Seen, artifacts};
 use bulkhead_layout::map::{CONFIG_VA, CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA};
 use bulkhead_layout::monitor::{Config, Slice, Start};
 use bulkhead_layout::need::{CHECKED, MONITORS};
@@ -33,10 +34,10 @@ const SPARE: &str = "spare = \"checked\"\n";
 /// All attacks that end by themselves on a monitor with checks, beside a sandbox with the usual one. No check fails.
 fn attacks(bench: &Bench) -> Result<String, String> {
     let lives = Set::Any.ending().count();
-    let mut manifest = attack::system(&[1, 2], &format!("core=1 lives={lives}"));
+    let mut manifest = attack::system(&[1, 2], &format!("core=1 lives={lives} {PACED}"));
     manifest = manifest.restarting("rogue");
     manifest.0 = manifest.0.replace("[\"uart1\"]", &format!("[\"uart1\"]\n{FIRST}"));
-    let seen = run(&manifest, &bench.dir, |o| {
+    let seen = pace::run(&manifest, &bench.dir, |o| {
         o.limit = Duration::from_secs(200);
         o.audit = true;
     })?;

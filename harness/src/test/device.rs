@@ -5,8 +5,9 @@
 use super::attack::{CANARY_HPA, VICTIM, VICTIM_HPA, denial, judge, unharmed};
 use super::driver::{Bench, Job};
 use super::explained;
+use super::pace::{self, PACED};
 use super::spoil::Spoil;
-use super::system::{FAST, Manifest, Memory, NEWER, Seen, artifacts, run, run_from};
+use super::system::{FAST, Manifest, Memory, NEWER, Seen, artifacts, run, run_from, started};
 use bulkhead_arch_x86::vmcb;
 use bulkhead_image::{Baked, Part};
 use bulkhead_layout::pci::Register;
@@ -117,10 +118,10 @@ fn all(group: &'static str, set: Set, name_of_set: &'static str) -> Job {
     let more = [victim.clone(), explained.clone()];
     let tests = set.ending().map(move |a| name(a.name)).chain(more);
     Job::new(group, tests, 300, move |bench| {
-        let args = format!("set={name_of_set} lives={}", set.ending().count());
+        let args = format!("set={name_of_set} lives={} {PACED}", set.ending().count());
         let seen = system(set, &args, &bench.dir).and_then(|manifest| {
             let limit = Duration::from_secs(270);
-            run(&manifest.restarting("rogue"), &bench.dir, |o| {
+            pace::run(&manifest.restarting("rogue"), &bench.dir, |o| {
                 o.limit = limit;
                 o.time = time(Some(set));
             })
@@ -317,12 +318,12 @@ fn reports_of(bench: &Bench, spoil: Option<bulkhead_run::Spoil>) -> Result<Repor
             after = read_all(&bench.dir, at, all);
         }
     };
-    let started = |running: &Running| on = switch_on(running, &machine, &all);
+    let on_start = started(|running| on = switch_on(running, &machine, &all));
     let change = |o: &mut bulkhead_run::Options| {
         o.qemu = vec!["-S".into()];
         o.spoil = spoil;
     };
-    let seen = run_from(&manifest, &bench.dir, change, started, look)?;
+    let seen = run_from(&manifest, &bench.dir, change, on_start, look)?;
     let on = on.map_err(|why| seen.wrong(why))?;
     // QEMU's e1000e has none of these bits in its device control.
     let can = |at: &&Bits| (at.0, at.1) != (NETWORK, 0xE8);

@@ -1,7 +1,7 @@
 //! Snapshots of programs: one that fails goes on from the last one that was whole, which its keeper has.
 
 use super::driver::{Bench, Job};
-use super::system::{Manifest, Seen, run, run_from};
+use super::system::{Manifest, Seen, run, run_from, started};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::snapshot::{Buffer, Head, place};
 use bulkhead_qemu::Time;
@@ -288,13 +288,13 @@ fn flipped(bench: &Bench, keeper: &Keeper, flips: usize) -> Result<Seen, String>
                 told.set([ram.hpa, ram.hpa + ram.len]);
             }));
         },
-        |running| {
+        started(|running| {
             let (path, range) = (running.ram().path().to_owned(), range.get());
             flipping = Some(std::thread::spawn(move || {
                 let ram = File::options().read(true).write(true).open(path)?;
                 Found::wait(ram, range)?.flip(flips)
             }));
-        },
+        }),
         |_, _| {},
     )?;
     let flipping = flipping.ok_or("the machine has not started")?;

@@ -48,6 +48,7 @@ mod need;
 mod net;
 mod oracle;
 mod outside;
+mod pace;
 mod peer;
 mod played;
 mod probe;

@@ -3,7 +3,7 @@
 use super::driver::{Bench, Job};
 use super::mutate;
 use super::sweep::Listed;
-use super::system::{Manifest, Seen, artifacts, run_from};
+use super::system::{Manifest, Seen, artifacts, run_from, started};
 use bulkhead_layout::map::{
     CORE_CONTROL, CORE_REPORT, CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA,
 };
@@ -144,7 +144,7 @@ pub fn struck_in(
     let listed: Rc<RefCell<Listed>> = Rc::default();
     let keep = Rc::clone(&listed);
     let ram: Rc<RefCell<PathBuf>> = Rc::default();
-    let started = Rc::clone(&ram);
+    let path = Rc::clone(&ram);
     let (mut done, mut runs) = (None, 0);
     let seen = run_from(
         manifest,
@@ -157,7 +157,7 @@ pub fn struck_in(
                 *keep.borrow_mut() = Listed::of(bytes, baked);
             }));
         },
-        |running| *started.borrow_mut() = running.ram().path().to_owned(),
+        started(|running| *path.borrow_mut() = running.ram().path().to_owned()),
         |(of, state), _| {
             runs += usize::from(of == when && state == State::Running);
             if runs == times && done.is_none() {

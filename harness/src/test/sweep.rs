@@ -2,7 +2,7 @@
 
 use super::driver::{Bench, Job};
 use super::mutate;
-use super::system::{Manifest, Seen, run, run_from};
+use super::system::{Manifest, Seen, run, run_from, started};
 use crate::configuration::Configuration;
 use bulkhead_image::Baked;
 use bulkhead_layout::map::{CORE_CONTROL, CORES_VA, GUEST_VA, IMAGE_PA, MMIO_VA, PRISTINE_VA};
@@ -186,7 +186,7 @@ fn flipped(
     let listed: Rc<RefCell<Listed>> = Rc::default();
     let keep = Rc::clone(&listed);
     let ram: Rc<RefCell<PathBuf>> = Rc::default();
-    let started = Rc::clone(&ram);
+    let path = Rc::clone(&ram);
     let index = SANDBOXES.iter().position(|own| *own == name).unwrap_or(0);
     let mut wrong = None;
     let seen = run_from(
@@ -198,7 +198,7 @@ fn flipped(
                 *keep.borrow_mut() = Listed::of(bytes, baked);
             }));
         },
-        |running| *started.borrow_mut() = running.ram().path().to_owned(),
+        started(|running| *path.borrow_mut() = running.ram().path().to_owned()),
         |(of, state), _| {
             if of != name || state != State::Running || wrong.is_some() {
                 return;

@@ -295,12 +295,21 @@ pub fn run_and(
     run_from(manifest, dir, change, |_| {}, look)
 }
 
-/// As [`run_and`]; `started` has the machine as soon as there is one.
+/// For [`run_from`]: gives a function the machine as soon as there is one.
+pub fn started(mut then: impl FnMut(&Running)) -> impl FnMut(&Event) {
+    move |event| {
+        if let Event::Started(running) = event {
+            then(running);
+        }
+    }
+}
+
+/// As [`run_and`]; `told` has each event first.
 pub fn run_from(
     manifest: &Manifest,
     dir: &Path,
     change: impl FnOnce(&mut Options),
-    mut started: impl FnMut(&Running),
+    mut told: impl FnMut(&Event),
     mut look: impl FnMut((&str, State), &Memory),
 ) -> Result<Seen, String> {
     let checked = manifest.load(dir)?;
@@ -310,7 +319,7 @@ pub fn run_from(
     // Bochs has no file with its RAM: a copy is made at its end.
     let mut left = None;
     options.ram = Some(dir.join("ram"));
-    let outcome = bulkhead_run::run(checked, &options, |event| match event {
+    let mut take = |event: Event<'_>| match event {
         Event::Started(running) => {
             let banks = ram_of(running);
             if running.kind() == Kind::Qemu {
@@ -318,7 +327,6 @@ pub fn run_from(
             } else {
                 left = Some(banks);
             }
-            started(running);
         }
         Event::Console(name, text) => {
             text.lines().for_each(|l| console += &format!("[{name}] {l}\n"));
@@ -333,6 +341,10 @@ pub fn run_from(
             console += &format!("[{name}] is now {state:?}\n");
             memory.iter().for_each(|memory| look((name, state), memory));
         }
+    };
+    let outcome = bulkhead_run::run(checked, &options, |event| {
+        told(&event);
+        take(event);
     });
     if let Some(banks) = left {
         memory = Memory::open(&dir.join("ram"), &banks);

@@ -3,7 +3,7 @@
 use super::driver::{Bench, Job};
 use super::mutate;
 use super::peer::{deaf, struck_in};
-use super::system::{Manifest, Seen, run, run_from};
+use super::system::{Manifest, Seen, run, run_from, started};
 use bulkhead_explain::Deed;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::{SNAPSHOTS_GPA, SNAPSHOTS_VA};
@@ -281,14 +281,14 @@ fn flipped(
                 keep.set(own.map_or(0, |region| region.pa));
             }));
         },
-        |running| {
+        started(|running| {
             let (path, pa) = (running.ram().path().to_owned(), pa.get());
             flipping = Some(std::thread::spawn(move || {
                 let store = Store { ram: File::options().read(true).write(true).open(path)?, pa };
                 store.wait(ROUNDS)?;
                 store.buffers()?[..flips].iter().try_for_each(|buffer| store.flip(*buffer))
             }));
-        },
+        }),
         |_, _| {},
     )?;
     let flipping = flipping.ok_or("the machine has not started")?;
