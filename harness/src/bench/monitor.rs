@@ -59,6 +59,8 @@ fn doorbell(
     [others, links]: [usize; 2],
     size: &str,
 ) -> Result<Figure, Failure> {
+    // A monitor looks at the mail of those alone that have a right.
+    const RIGHT: &str = " }\nstop = [{ sandbox = \"micro\", every = \"1 s\" }]";
     const CORES: &str = "cores = [0, 1]\nmemory = \"4 MiB\"\n";
     let bare = |name: &str, core: usize, program: &str, more: &str| {
         format!(
@@ -70,7 +72,7 @@ fn doorbell(
     );
     let mut text = CORES.replace("[0, 1]", "[0]") + &bare("owner", 1, "abuser", &does);
     for other in 2..=others {
-        text += &bare(&format!("other{other}"), other, "hello", " }");
+        text += &bare(&format!("other{other}"), other, "hello", RIGHT);
     }
     let ran = System::new("micro", dir)
         .changed(CORES, text)

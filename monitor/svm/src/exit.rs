@@ -30,12 +30,22 @@ pub extern "C" fn handle(frame: &'static Frame) -> Next {
         exit::MSR => msr::handle(frame, vmcb.get(vmcb::EXIT_INFO1) & 1 != 0),
         exit::VMMCALL => hypercall::handle(frame, VMMCALL),
         exit::NPF => return Next::Memory,
+        _ => return other(frame),
+    };
+    carry_out(frame, outcome)
+}
+
+/// Handles everything but the two hot causes, out of their way: no register is saved for it there. A doorbell is first.
+#[inline(never)]
+fn other(frame: &Frame) -> Next {
+    let outcome = match svm::vmcb(frame).get(vmcb::EXIT_CODE) as u32 {
+        exit::NMI => mail::doorbell(frame, Cause::Doorbell),
         _ => rare(frame),
     };
     carry_out(frame, outcome)
 }
 
-/// Handles everything but the two hot causes, out of their way: no register is saved for it there.
+/// Handles what seldom happens.
 #[inline(never)]
 fn rare(frame: &Frame) -> Outcome {
     let vmcb = svm::vmcb(frame);
@@ -45,7 +55,6 @@ fn rare(frame: &Frame) -> Outcome {
         exit::IOIO => port::handle(frame, port_access(frame)),
         // SMI and INIT come from the machine, not from the guest; a doorbell may
         // have come with one.
-        exit::NMI => mail::doorbell(frame, Cause::Doorbell),
         exit::SMI | exit::INIT => mail::doorbell(frame, Cause::Other),
         exit::SHUTDOWN | exit::INVALID => {
             let stop = Outcome::end(Cause::Denied, State::Stopped);

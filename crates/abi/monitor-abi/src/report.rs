@@ -4,7 +4,6 @@
 //! (docs/decisions/0007-observe.md). Each core writes its own part, so no cache
 //! line is shared on an exit path.
 
-use crate::MAX_SANDBOXES;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
 #[cfg(feature = "host")]
@@ -431,9 +430,6 @@ in_memory! {
         pub cores: u32,
         /// 1: it runs a program that another sandbox has left for it ([`crate::load`]), not the image's.
         pub loaded: u32,
-        /// How often each sandbox's monitor has rung this one, as the first core saw it at its last doorbell. Its own
-        /// entry counts rings between its own cores.
-        pub rung: [u64; MAX_SANDBOXES],
         /// Number of deeds since the first launch.
         pub deeds_done: u64,
         /// The last of them; number `n` lies at `(n - 1) % DEEDS`.
@@ -441,7 +437,7 @@ in_memory! {
         /// How often a role has come to it from another sandbox: each time that one may ring once.
         pub took: u64,
         /// Padding.
-        pub reserved: [u32; 704],
+        pub reserved: [u32; 768],
     }
 }
 

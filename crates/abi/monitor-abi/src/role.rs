@@ -138,7 +138,7 @@ pub fn take(side: &impl Side, from: u32) -> bool {
     let (me, own) = (side.me(), side.word(side.me()));
     // Another monitor's word is a claim.
     let (last, word) = (own.load(), side.word(from).load());
-    let mine = word == given(me, epoch(word)) || !side.enforced("role-to");
+    let mine = word as u32 == given(me, 0) as u32 || !side.enforced("role-to");
     let newer = epoch(word) > epoch(last) || !side.enforced("role-newer");
     if phase(last) == HELD || !mine || !newer {
         return false;

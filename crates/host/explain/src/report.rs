@@ -346,7 +346,8 @@ fn doorbells(
         allowed[rings.sender] =
             rings.timed + when(rings.consented, consents) + when(rings.roles, took);
     }
-    let all = plan.sandboxes.iter().zip(allowed).zip(seen.report.rung).enumerate();
+    let rung = seen.rung.iter().copied().chain(std::iter::repeat(0));
+    let all = plan.sandboxes.iter().zip(allowed).zip(rung).enumerate();
     let others = all.filter(|(sender, ((_, most), rings))| *sender != index && most + rings > 0);
     others.map(|(_, ((s, most), rings))| (s.name.clone(), Rung { rings, most })).collect()
 }

@@ -5,11 +5,13 @@ use crate::ram::{Read, get};
 use bulkhead_image::Baked;
 use bulkhead_layout::image::{BOOT_MAGIC, BootReport};
 use bulkhead_layout::map::BOOT_REPORT_PA;
+use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::report::{
     self, CAUSES, CONDITIONS, CONSOLE, CoreReport, Denial, MAGIC, Report, State, Tally,
 };
 use bulkhead_layout::telemetry::{self, Record};
 use bulkhead_untrusted::Untrusted;
+use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 
 /// One core of a sandbox.
@@ -59,6 +61,9 @@ pub struct SandboxSnapshot {
     pub state: State,
     /// The sandbox's part of its report.
     pub report: Report,
+    /// How often each sandbox's monitor has rung this one's, as the senders' mailboxes say. Its own entry counts rings
+    /// between its own cores. Empty where only a report is known.
+    pub rung: Vec<u64>,
     /// Its cores.
     pub cores: Vec<Core>,
 }
@@ -97,11 +102,23 @@ pub fn snapshot(ram: &Read, baked: &Baked) -> Option<Snapshot> {
     let (sandboxes, events) = match boot {
         None => (Vec::new(), Vec::new()),
         Some(_) => {
-            let all = sandboxes.map(|(&pa, s)| sandbox(ram, pa, s.cores.len()));
+            // Before the reports: no reader finds a ring and not yet the reason for it.
+            let rung: Vec<Vec<u64>> = (0..baked.plan.sandboxes.len())
+                .map(|to| rung(ram, &baked.map.mailboxes, to))
+                .collect::<Option<_>>()?;
+            let all = sandboxes.zip(rung).map(|((&pa, s), rung)| {
+                Some(SandboxSnapshot { rung, ..sandbox(ram, pa, s.cores.len())? })
+            });
             (all.collect::<Option<_>>()?, dma::entries(ram, baked.map.events))
         }
     };
     Some(Snapshot { boot, sandboxes, events })
+}
+
+/// Reads from each monitor's mailbox how often it has rung that of sandbox `to`.
+fn rung(ram: &Read, mailboxes: &[u64], to: usize) -> Option<Vec<u64>> {
+    let at = (offset_of!(Mailbox, rings) + to * size_of::<u64>()) as u64;
+    mailboxes.iter().map(|mailbox| get(ram, mailbox + at)).collect()
 }
 
 /// A sandbox's report at an address, of so many cores.
@@ -119,7 +136,7 @@ pub fn sandbox(ram: &Read, pa: u64, cores: usize) -> Option<SandboxSnapshot> {
     };
     let cores = (0..cores).map(|i| core(ram, pa + report::size(i)));
     let cores = cores.collect::<Option<_>>()?;
-    Some(SandboxSnapshot { state, report, cores })
+    Some(SandboxSnapshot { state, report, cores, rung: Vec::new() })
 }
 
 fn core(ram: &Read, pa: u64) -> Option<Core> {

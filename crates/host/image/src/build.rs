@@ -34,6 +34,8 @@ pub struct Map {
     pub header: u64,
     /// [`Report`] of each sandbox.
     pub reports: Vec<u64>,
+    /// Mailbox of each sandbox's monitor; an empty list without monitors.
+    pub mailboxes: Vec<u64>,
     /// Monitor text of each sandbox: address and bytes of code in use.
     pub texts: Vec<(u64, u64)>,
     /// The IOMMU's event log: address and bytes; nothing without an IOMMU.
@@ -284,8 +286,11 @@ impl Growing<'_> {
 
     /// Sets aside what several monitors see.
     fn shared<T: Target>(&mut self) -> (Shared, Option<<T::Devices as Devices>::Shared>) {
-        let (mut shared, reports) = self::shared(&mut self.pages, self.plan);
+        let mailbox = self.plan.machine.arch.facts().paged(size_of::<Mailbox>() as u64);
+        let (mut shared, reports) = self::shared(&mut self.pages, self.plan, mailbox);
         self.map.reports = reports;
+        let mailboxes = 0..self.plan.sandboxes.len() as u64;
+        self.map.mailboxes = mailboxes.map(|index| shared.mailboxes + index * mailbox).collect();
         self.part(shared.mailboxes, None, "mailboxes, reports");
         let start = self.pages.end();
         let lines = T::Devices::share(&mut self.pages, self.plan);
@@ -372,9 +377,8 @@ pub fn report_head(index: usize, sandbox: &plan::Sandbox) -> Report {
 }
 
 /// Sets aside what several monitors see.
-fn shared(pages: &mut Pages, plan: &Plan) -> (Shared, Vec<u64>) {
+fn shared(pages: &mut Pages, plan: &Plan, mailbox: u64) -> (Shared, Vec<u64>) {
     let facts = plan.machine.arch.facts();
-    let mailbox = facts.paged(size_of::<Mailbox>() as u64);
     let mailboxes = pages.take(plan.sandboxes.len() as u64 * mailbox);
     let mut reports = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {

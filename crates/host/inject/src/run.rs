@@ -190,7 +190,9 @@ fn watch(
     }
     (seen.right_ns, seen.word) = (life.right_ns, life.first);
     let clock = &golden.clock;
-    let since = |ticks: u64| clock.of_ticks(ticks) >= seen.at_ns;
+    // A strike takes time, and what a sweep finds of one that is half done is a finding.
+    let like_golden = golden.before(drawn).min(seen.at_ns);
+    let since = |ticks: u64| clock.of_ticks(ticks) >= like_golden;
     seen.record = watch.record_since(since).map(|record| (record, clock.of_ticks(record.ticks)));
     seen.deeds = watch.deeds();
     Ok(seen)

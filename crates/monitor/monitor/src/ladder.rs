@@ -63,7 +63,7 @@ fn climb<M: Monitor>(m: &M, number: usize, end: End, incarnation: u32) -> State 
     let named = u32::from(rung.guest).wrapping_sub(1);
     let (roles, party) = if fails_over { role::choose(m, named) } else { (0, 0) };
     let what = What { action: rung.action, rung: at as u8, roles, party };
-    note(m, now, [end.condition(), end.core()], incarnation, what);
+    note(m, now, 0, [end.condition(), end.core()], incarnation, what);
     match rung.action {
         Rung::STOP => State::Stopped,
         // A sandbox that begins for a role waits for the next one.
@@ -80,15 +80,23 @@ struct What {
     party: u32,
 }
 
-/// Leaves a deed in the report, found at `now` in a condition and by a core.
+/// Leaves a deed in the report, found at a time in a condition and by a core. The guest runs again since `begun`; 0:
+/// not yet.
 #[inline(never)]
-fn note<M: Monitor>(m: &M, now: u64, [condition, core]: [u16; 2], incarnation: u32, what: What) {
+fn note<M: Monitor>(
+    m: &M,
+    found: u64,
+    begun: u64,
+    [condition, core]: [u16; 2],
+    incarnation: u32,
+    what: What,
+) {
     let before = add(&m.report().deeds_done);
     let deed = &m.report().deeds[before as usize % DEEDS];
     deed.seq.store(0, Relaxed);
     core::sync::atomic::fence(Release);
-    deed.found.store(now, Relaxed);
-    deed.begun.store(0, Relaxed);
+    deed.found.store(found, Relaxed);
+    deed.begun.store(begun, Relaxed);
     deed.condition.store(condition, Relaxed);
     deed.core.store(core, Relaxed);
     deed.action.store(what.action, Relaxed);
@@ -111,12 +119,10 @@ pub fn took<M: Monitor>(m: &M, roles: u32, from: u32) {
     let what = What { action: Rung::TOOK, rung: 0, roles, party: from };
     let incarnation = m.local().incarnation.get();
     add(&m.report().took);
-    note(m, m.now(), [0, 0], incarnation, what);
-    let state = m.report().state.load(Relaxed);
+    let now = m.now();
     // A guest that begins for it notes when.
-    if state == State::Running as u32 {
-        begun(m);
-    }
+    let runs = m.report().state.load(Relaxed) == State::Running as u32;
+    note(m, now, if runs { now } else { 0 }, [0, 0], incarnation, what);
 }
 
 /// Notes the snapshot that the next life is offered.

@@ -42,7 +42,6 @@ fn launch<M: Monitor>(m: &M) {
     let report = m.report();
     // The guest's pending interrupts may have hidden a doorbell. From here on none is lost before the guest runs.
     link::look(m);
-    mail::tally(m);
     report.begin_ticks.store(m.now(), Ordering::Relaxed);
     m.shared(0).life.fetch_add(1, Ordering::SeqCst);
     report.restarts.store(u64::from(incarnation(m)), Ordering::Relaxed);

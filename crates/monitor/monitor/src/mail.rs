@@ -5,13 +5,16 @@ use crate::contract::Monitor;
 use crate::outcome::Outcome;
 use crate::{link, role, signal, watch};
 use bulkhead_monitor_abi::bell::{self, End};
-use bulkhead_monitor_abi::hypercall::{BAD_ARGUMENT, BUSY, CONTROL_START, CONTROL_STOP, OK, index};
+use bulkhead_monitor_abi::hypercall::{
+    BAD_ARGUMENT, BUSY, CONTROL_START, CONTROL_STOP, OK, REQUESTS, index,
+};
 use bulkhead_monitor_abi::mail::{self, Effect, Way};
-use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{Cause, State};
+use bulkhead_monitor_abi::{MAX_SANDBOXES, need};
 use core::sync::atomic::Ordering;
 
 /// Looks into signals and, on the first core, into the mailboxes: a doorbell came, or may have.
+#[inline(never)]
 pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     // It is still pending: take it. One that comes later causes an exit again.
     m.hear();
@@ -41,7 +44,6 @@ fn asked<M: Monitor>(m: &M) -> Option<State> {
     if !m.is_first() {
         return None;
     }
-    tally(m);
     match requested(m, true) {
         0 => None,
         CONTROL_STOP => Some(State::Stopped),
@@ -49,22 +51,8 @@ fn asked<M: Monitor>(m: &M) -> Option<State> {
     }
 }
 
-/// Copies to the report how often each sandbox's monitor has rung for this one; on the first core.
-pub fn tally<M: Monitor>(m: &M) {
-    // Only other sandboxes' requests and links ring, and own cores.
-    if !M::has(need::CONTROL | need::LINKS | need::CORES) {
-        return;
-    }
-    let config = m.config();
-    for (sender, rung) in (0..config.sandboxes).zip(&m.report().rung) {
-        let rings = m.mailbox(sender).rings.get(config.sandbox as usize);
-        let rings = rings.map_or(0, |rings| rings.load(Ordering::Relaxed));
-        rung.store(rings, Ordering::Relaxed);
-    }
-}
-
-/// Returns the first request that the guest is to be subjected to, whether it runs or not; 0: none. Others are
-/// acknowledged and dropped.
+/// Returns the first request that the guest is to be subjected to, whether it runs or not; 0: none. Other requests of
+/// sandboxes with a right are acknowledged and dropped.
 fn requested<M: Monitor>(m: &M, runs: bool) -> u64 {
     if !M::has(need::CONTROL) {
         return 0;
@@ -76,29 +64,36 @@ fn requested<M: Monitor>(m: &M, runs: bool) -> u64 {
         let done = m.mailbox(config.sandbox).done.get(sender as usize)?;
         let request = mail::take(request, done)?;
         let may = |set: u32| set >> (sender & 31) & 1 != 0 || !M::enforced("control-right");
-        let what = mail::wanted(request, config.controlled_by.map(may), runs);
-        (what != 0).then_some(what)
+        Some(mail::wanted(request, config.controlled_by.map(may), runs))
     };
-    (0..config.sandboxes).find_map(from).unwrap_or(0)
+    // A sandbox without a right has nothing to say: its words are not looked at.
+    let [stop, start, restart] = config.controlled_by;
+    let mut senders = stop | start | restart;
+    if !M::enforced("control-right") {
+        senders = u32::MAX >> (config.sandboxes.wrapping_neg() & 31);
+    }
+    while senders != 0 {
+        let what = from(senders.trailing_zeros()).unwrap_or(0);
+        if what != 0 {
+            return what;
+        }
+        senders &= senders - 1;
+    }
+    0
 }
 
-/// Posts a request to another sandbox's monitor, if it is to have one.
+/// Posts a request to another sandbox's monitor, if it is to have one. The call was decided on before
+/// ([`bulkhead_monitor_abi::hypercall::decide`]), so `to` is a sandbox and `what` a request: bounds
+/// stand in the way of nothing else.
 pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
     if !M::has(need::CONTROL) {
         return BAD_ARGUMENT;
     }
     let (config, own) = (m.config(), m.mailbox(m.config().sandbox));
-    let tokens = own.due.get(to as usize).and_then(|all| all.get(index(what)));
-    let every = config.every.get(to as usize).and_then(|all| all.get(index(what)));
-    let (Some(request), Some(done), Some(&id), Some(token), Some(&every)) = (
-        own.request.get(to as usize),
-        m.mailbox(to).done.get(config.sandbox as usize),
-        config.first_core.get(to as usize),
-        tokens,
-        every,
-    ) else {
-        return BAD_ARGUMENT;
-    };
+    let (me, other) = (config.sandbox as usize % MAX_SANDBOXES, to as usize % MAX_SANDBOXES);
+    let which = index(what).min(REQUESTS - 1);
+    let (token, every) = (&own.due[other][which], config.every[other][which]);
+    let (request, done) = (&own.request[other], &m.mailbox(to).done[me]);
     let starts = config.rights.over(CONTROL_START) >> (to & 31) & 1 != 0;
     // A request that changes nothing is answered here and costs the receiver nothing.
     let state = m.mailbox(to).status.load(Ordering::Acquire) as u8;
@@ -110,7 +105,7 @@ pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
     let pace = if M::enforced("control-rate") { pace } else { 0 };
     // The ring comes behind the request, which the receiver then sees.
     if mail::post(&Way { request, done, token }, what, m.now(), pace) {
-        signal::ring(m, to, id);
+        signal::ring(m, to, config.first_core[other]);
         return OK;
     }
     BUSY

@@ -21,14 +21,15 @@ impl<M: Monitor> Side for Part<'_, M> {
         self.0.config().sandbox
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn word(&self, of: u32) -> &AtomicU64 {
         &self.0.mailbox(of).roles[self.1.number as usize % ROLES]
     }
 
     #[inline(never)]
     fn map(&self, epoch: u64) {
-        for piece in self.0.role_pieces(self.1.pieces) {
+        let pieces = self.0.role_pieces(self.1.pieces);
+        for piece in pieces {
             let mut at = piece.table;
             for &entry in self.0.entries(piece.entries) {
                 // Entries are baked: the monitor decides whether, never where to. The page has no others.
@@ -36,7 +37,9 @@ impl<M: Monitor> Side for Part<'_, M> {
                 at = at.wrapping_add(8);
             }
         }
-        self.0.flush();
+        if !pieces.is_empty() {
+            self.0.flush();
+        }
         // While no guest runs, nobody would stop them: they wait for its launch.
         let state = self.0.report().state.load(Ordering::Relaxed);
         if epoch != 0 && state != State::Stopped as u32 {
@@ -150,24 +153,27 @@ fn enter<M: Monitor>(m: &M, monitor: bool) {
     }
 }
 
-/// Takes the roles that others have given to this sandbox. True if one came.
+/// Takes the roles that others have given to this sandbox.
 #[inline(never)]
-pub fn look<M: Monitor>(m: &M) -> bool {
-    let mut came = false;
+pub fn look<M: Monitor>(m: &M) {
     for part in parts(m) {
         for (from, _) in part.others() {
             if role::take(&part, from) {
                 ladder::took(m, part.bit(), from);
-                came = true;
             }
         }
     }
-    came
 }
 
 /// Takes them while no guest runs: true if one came to a sandbox that begins for it.
 pub fn calls<M: Monitor>(m: &M, in_state: State) -> bool {
-    M::has(need::ROLE) && in_state == State::Stopped && waits(m) && look(m)
+    if !M::has(need::ROLE) || in_state != State::Stopped || !waits(m) {
+        return false;
+    }
+    let took = || m.report().took.load(Ordering::Relaxed);
+    let before = took();
+    look(m);
+    took() != before
 }
 
 /// Tells if a sandbox begins for a role.
