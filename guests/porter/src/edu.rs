@@ -1,21 +1,14 @@
 //! QEMU's `edu`, 00:08.0: it carries bytes between memory and a buffer of its own (QEMU, docs/specs/edu).
 
+use bulkhead_scenarios::edu::{
+    BUFFER, COMMAND, COUNT, DESTINATION, LIVENESS, RAISE, SOURCE, START, TO_RAM,
+};
 use bulkhead_sdk::{Moved, pci};
 
 /// Its configuration space.
 pub const FUNCTION: pci::Function = pci::Function(0x40);
 /// Its registers, by the machine description.
 const REGISTERS: u64 = 0xFEA0_0000;
-/// Gives the complement of what was written.
-const ALIVE: u64 = 0x04;
-const SOURCE: u64 = 0x80;
-const DESTINATION: u64 = 0x88;
-const COUNT: u64 = 0x90;
-const COMMAND: u64 = 0x98;
-const START: u64 = 1;
-const TO_RAM: u64 = 1 << 1;
-/// Address of its own memory, as its engine counts.
-const BUFFER: u64 = 0x4_0000;
 
 fn load(offset: u64) -> u64 {
     // SAFETY: the device's registers: a read there changes nothing that this program relies on.
@@ -32,8 +25,8 @@ pub fn answers() -> bool {
     const WORD: u32 = 0x1234_5678;
     // SAFETY: as in `load` and `store`, by 32 bits: the register is one of these.
     unsafe {
-        WORD.store(REGISTERS + ALIVE);
-        u32::load(REGISTERS + ALIVE) == !WORD
+        WORD.store(REGISTERS + LIVENESS);
+        u32::load(REGISTERS + LIVENESS) == !WORD
     }
 }
 
@@ -56,7 +49,6 @@ pub fn send_to(target: u32, vector: u32) {
     /// Offset of its MSI capability, by the machine description; enable.
     const MSI: u16 = 0x40;
     const ENABLE: u32 = 1 << 16;
-    const RAISE: u64 = 0x60;
     FUNCTION.write(MSI + 4, target);
     FUNCTION.write(MSI + 8, 0);
     FUNCTION.write(MSI + 12, vector);

@@ -4,6 +4,7 @@
 use crate::aim::{Aim, Place};
 use crate::expect::Got;
 use crate::{config, of_others};
+use bulkhead_scenarios::edu::{BUFFER, COMMAND, COUNT, DESTINATION, RAISE, SOURCE, START, TO_RAM};
 use bulkhead_sdk::{Moved, apic, hypercall, interrupt, pci, time};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +15,6 @@ pub const EDU: pci::Function = pci::Function(0x40);
 pub const REGISTERS: u64 = 0xFEA0_0000;
 /// Value of its first register.
 pub const ID: u64 = 0x0100_00ED;
-/// Registers (QEMU, docs/specs/edu).
-const RAISE: u64 = 0x60;
-const SOURCE: u64 = 0x80;
-const DESTINATION: u64 = 0x88;
-const COUNT: u64 = 0x90;
-const COMMAND: u64 = 0x98;
-/// Address of its own memory, as its engine counts.
-const BUFFER: u64 = 0x4_0000;
-const START: u64 = 1;
-const TO_RAM: u64 = 1 << 1;
 /// Its engine takes 100 ms.
 const PATIENCE: u64 = 101_000_000;
 /// Vector of its message.

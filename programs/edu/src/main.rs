@@ -13,26 +13,13 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Error, Handler, Memory, Notification, Program, Registers, println, ready};
+use bulkhead_scenarios::edu::{
+    ACKNOWLEDGE, BUFFER, CARRIED, COMMAND, COUNT, DESTINATION, IDENTITY, RAISE, SOURCE, START,
+    STATUS, TELL, TO_RAM,
+};
 use core::sync::atomic::Ordering;
 
 bulkhead_program::entry!(driver);
-
-const IDENTITY: u64 = 0x00;
-const STATUS: u64 = 0x24;
-const RAISE: u64 = 0x60;
-const ACKNOWLEDGE: u64 = 0x64;
-const DMA_FROM: u64 = 0x80;
-const DMA_TO: u64 = 0x88;
-const DMA_COUNT: u64 = 0x90;
-const DMA_COMMAND: u64 = 0x98;
-/// Command: go; from the device; with an interrupt at the end.
-const GO: u64 = 1;
-const OUT: u64 = 2;
-const TELL: u64 = 4;
-/// Where the device's own memory lies, as it sees it.
-const BUFFER: u64 = 0x4_0000;
-/// Status: a copy has ended.
-const COPIED: u32 = 0x100;
 
 /// Content of the driver's pages.
 const PATTERN: u64 = 0x5452_4553_5041_5353;
@@ -70,10 +57,10 @@ impl Edu {
         for at in kernel.chain((0..memory).step_by(1 << 20)).filter(|at| *at != physical) {
             // The result of a refused read is the device's: its old content, or zeros.
             good &= fill()? && self.copy([at, BUFFER, len], 0)?;
-            good &= self.copy([BUFFER, physical, len], OUT)?;
+            good &= self.copy([BUFFER, physical, len], TO_RAM)?;
             let read = |word: u64| word != PATTERN && word != 0;
             good &= !own.words().iter().any(|word| read(word.load(Ordering::Acquire)));
-            good &= fill()? && self.copy([BUFFER, at, len], OUT)?;
+            good &= fill()? && self.copy([BUFFER, at, len], TO_RAM)?;
             tried += 1;
         }
         let how = if good { "none" } else { "not none" };
@@ -103,11 +90,11 @@ impl Edu {
 
     /// Lets the device copy `len` bytes; its address of one side, memory's of the other.
     fn copy(&self, [from, to, len]: [u64; 3], direction: u64) -> Result<bool, Error> {
-        self.registers.write64(DMA_FROM, from);
-        self.registers.write64(DMA_TO, to);
-        self.registers.write64(DMA_COUNT, len);
-        self.registers.write64(DMA_COMMAND, GO | TELL | direction);
-        Ok(self.interrupt()? == COPIED)
+        self.registers.write64(SOURCE, from);
+        self.registers.write64(DESTINATION, to);
+        self.registers.write64(COUNT, len);
+        self.registers.write64(COMMAND, START | TELL | direction);
+        Ok(self.interrupt()? == CARRIED)
     }
 
     /// A page through the device and back.
@@ -116,7 +103,7 @@ impl Edu {
         word.store(round, Ordering::Release);
         let in_time = self.copy([physical, BUFFER, len], 0)?;
         word.store(0, Ordering::Release);
-        let back = self.copy([BUFFER, physical, len], OUT)?;
+        let back = self.copy([BUFFER, physical, len], TO_RAM)?;
         Ok(in_time && back && word.load(Ordering::Acquire) == round)
     }
 }

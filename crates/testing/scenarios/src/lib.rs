@@ -4,6 +4,7 @@
 #![no_std]
 
 mod disk;
+pub mod edu;
 mod exchange;
 mod flood;
 mod isolation;

@@ -11,28 +11,13 @@ use bulkhead_program::{
     Handler, Memory, Notification, Program, Registers, Sign, now, println, ready, sleep_until,
     wait_until,
 };
+use bulkhead_scenarios::edu::{
+    ACKNOWLEDGE, BUFFER, CARRIED, COMMAND, COUNT, DESTINATION, IDENTITY, KIND, LIVENESS, SOURCE,
+    START, STATUS, TELL, TO_RAM,
+};
 use core::sync::atomic::Ordering;
 
 bulkhead_program::entry!(device);
-
-const IDENTITY: u64 = 0x00;
-const LIVENESS: u64 = 0x04;
-const STATUS: u64 = 0x24;
-const ACKNOWLEDGE: u64 = 0x64;
-const DMA_FROM: u64 = 0x80;
-const DMA_TO: u64 = 0x88;
-const DMA_COUNT: u64 = 0x90;
-const DMA_COMMAND: u64 = 0x98;
-/// Command: go; from the device; with an interrupt at the end.
-const GO: u64 = 1;
-const OUT: u64 = 2;
-const TELL: u64 = 4;
-/// Where the device's own memory lies, as it sees it.
-const BUFFER: u64 = 0x4_0000;
-/// Status: a copy has ended.
-const COPIED: u32 = 0x100;
-/// The identity ends so.
-const KIND: u32 = 0xED;
 
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Nanoseconds from a look to the next, and looks that a copy may take.
@@ -99,7 +84,7 @@ impl Edu {
     fn rest(&self) -> Result<(), Wrong> {
         for _ in 0..LOOKS {
             self.kick();
-            if self.registers.read64(DMA_COMMAND) & GO == 0 {
+            if self.registers.read64(COMMAND) & START == 0 {
                 return Ok(());
             }
             let _ = sleep_until(self.came, now() + LOOK);
@@ -115,7 +100,7 @@ impl Edu {
         words.iter().enumerate().for_each(|(n, word)| word.store(pattern(n), Ordering::Release));
         self.copy([self.physical, BUFFER, len], 0)?;
         words.iter().for_each(|word| word.store(0, Ordering::Release));
-        self.copy([BUFFER, self.physical, len], OUT)?;
+        self.copy([BUFFER, self.physical, len], TO_RAM)?;
         let mut all = words.iter().enumerate();
         match all.all(|(n, word)| word.load(Ordering::Acquire) == pattern(n)) {
             true => Ok(()),
@@ -125,10 +110,10 @@ impl Edu {
 
     /// Lets the device copy; its address of one side, memory's of the other.
     fn copy(&self, [from, to, len]: [u64; 3], direction: u64) -> Result<(), Wrong> {
-        self.registers.write64(DMA_FROM, from);
-        self.registers.write64(DMA_TO, to);
-        self.registers.write64(DMA_COUNT, len);
-        self.registers.write64(DMA_COMMAND, GO | TELL | direction);
+        self.registers.write64(SOURCE, from);
+        self.registers.write64(DESTINATION, to);
+        self.registers.write64(COUNT, len);
+        self.registers.write64(COMMAND, START | TELL | direction);
         for look in 0..LOOKS {
             self.answers(look)?;
             self.kick();
@@ -145,8 +130,8 @@ impl Edu {
         let status = self.registers.read32(STATUS);
         self.registers.write32(ACKNOWLEDGE, status);
         self.handler.acknowledge().map_err(|_| Wrong::Time)?;
-        match status & !COPIED {
-            0 => Ok(status == COPIED),
+        match status & !CARRIED {
+            0 => Ok(status == CARRIED),
             _ => Err(Wrong::Answer),
         }
     }
