@@ -25,6 +25,7 @@ fn json(output: &Output) -> Value {
 
 const DEMO: &str = "systems/demo.toml";
 const GOOD: &str = "tests/manifests/good.toml";
+const SEVERED: &str = "tests/manifests/severed.toml";
 const BAD: &str = "tests/manifests/bad/core-twice.toml";
 
 #[test]
@@ -42,6 +43,12 @@ fn a_right_manifest_is_said_to_be_so() {
         remarks.contains(": `rogue` is restarted") && remarks.lines().all(limitless),
         "{remarks}"
     );
+    let output = bulkhead(&["check", SEVERED, "--skip-files"]);
+    assert_eq!(output.status.code(), Some(0));
+    let says = "bulkhead: tests/manifests/severed.toml:64: `ward` can be stopped by `guard` in the middle of a call, and \
+                then `keeper` never answers again: it is passive; what helps is a priority above 130 for `keeper` and \
+                a `longest` at the endpoint\n";
+    assert_eq!(text(&output.stderr), says);
     let output = bulkhead(&["check", SCHED, "--skip-files"]);
     let says = "tests/manifests/sched.toml: ok (2 sandboxes, 7 programs, 0 channels on qemu-q35)\n";
     assert_eq!(text(&output.stdout), says);

@@ -48,6 +48,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             "{restarted} is restarted at each failure, however often it fails; a `ladder` in its `[[health]]` has limits"
         ));
     }
+    good.iter().flat_map(super::severed).for_each(|call| output::complain(&call));
     if good.as_ref().is_some_and(|checked| checked.system.multikernel) {
         output::complain(
             "there are no monitors: each kernel can reach all memory, devices and cores; a program is \

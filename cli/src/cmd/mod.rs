@@ -16,7 +16,7 @@ use crate::output;
 use bulkhead_explain::owner;
 use bulkhead_layout::monitor::Action;
 use bulkhead_manifest::{Checked, Diagnostics, Options, load, render};
-use bulkhead_plan::Plan;
+use bulkhead_plan::{Guest, Plan, Severed};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -95,6 +95,35 @@ pub fn unlimited(checked: &Checked) -> Vec<String> {
     let restarted = all.filter(|sandbox| sandbox.actions.contains(&Action::Restart));
     let show = |s: &bulkhead_plan::Sandbox| format!("{}: `{}`", owner::at(&s.place), s.name);
     restarted.map(show).collect()
+}
+
+/// Says which calls of passive servers a guard can cut off, and what would be right.
+pub fn severed(checked: &Checked) -> Vec<String> {
+    let all = checked.system.sandboxes.iter().map(|wanted| &wanted.sandbox.guest);
+    let kernels = all.filter_map(|guest| match guest {
+        Guest::Kernel(kernel) => Some(kernel),
+        _ => None,
+    });
+    let show = |call: Severed| {
+        let Severed { server, caller, manager, longest } = call;
+        let mut mends = Vec::new();
+        if server.priority <= manager.priority {
+            mends.push(format!("a priority above {} for `{}`", manager.priority, server.name));
+        }
+        if !longest {
+            mends.push("a `longest` at the endpoint".to_owned());
+        }
+        format!(
+            "{}: `{}` can be stopped by `{}` in the middle of a call, and then `{}` never answers again: it is \
+             passive; what helps is {}",
+            owner::at(&caller.place),
+            caller.name,
+            manager.name,
+            server.name,
+            mends.join(" and ")
+        )
+    };
+    kernels.flat_map(|kernel| kernel.severed()).map(show).collect()
 }
 
 /// Prints findings for a person.
