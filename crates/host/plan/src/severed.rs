@@ -20,9 +20,9 @@ pub struct Severed<'a> {
 }
 
 impl Kernel {
-    /// Finds the calls that can be cut off: for each passive server and each of its callers the manager with the
-    /// highest priority, if that one can run in the middle of a call. It can if the server's priority is not above
-    /// its own, or if a call may run out of budget. One that manages the server, too, can mend what it does.
+    /// Finds the calls that can be cut off. Each passive server and each of its callers can have one, by the manager
+    /// with the highest priority. The server's priority has to be above it, or it comes in the middle of a call. A
+    /// call that may run out of budget lets it come, too. A manager of both can mend what it does.
     pub fn severed(&self) -> impl Iterator<Item = Severed<'_>> {
         let passive = self.threads.iter().filter(|thread| thread.context.is_none());
         let calls = passive.flat_map(|server| {
