@@ -150,7 +150,7 @@ fn server(bench: &Bench) -> Result<String, String> {
     let outlived = web.outlived();
     seen.ensure(outlived >= web.faults.len(), format!("{outlived} failures outlived"))?;
     seen.ensure(web.broken == 0, format!("{} broken records", web.broken))?;
-    right(&seen, &web)?;
+    right(&seen, &web, GAP)?;
     Ok(told(&web, outlived))
 }
 
@@ -173,7 +173,7 @@ fn remote(bench: &Bench) -> Result<String, String> {
     let none = web.faults.iter().filter(|fault| fault.kind == "Dma").count();
     let outlived = web.outlived();
     seen.ensure(outlived + none >= web.faults.len(), format!("{outlived} failures outlived"))?;
-    right(&seen, &web)?;
+    right(&seen, &web, GAP)?;
     Ok(told(&web, outlived))
 }
 
@@ -198,7 +198,8 @@ fn monitor(bench: &Bench) -> Result<String, String> {
     let web = Web::read(seen.outcome()?, &seen.console)?;
     seen.ensure(web.resumed.len() == 2, format!("{:?} resumed", web.resumed))?;
     seen.ensure(web.broken == 0, format!("{} broken records", web.broken))?;
-    right(&seen, &web)?;
+    // The monitor stops before the sandbox has answered: two failures, one right behind the other.
+    right(&seen, &web, 2 * GAP)?;
     Ok(told(&web, web.resumed.len()))
 }
 
@@ -226,17 +227,17 @@ fn failing(
     let healed = web.healed();
     let none = web.faults.iter().filter(|fault| fault.kind == "Dma").count();
     seen.ensure(healed + none >= web.faults.len(), format!("{healed} failures healed"))?;
-    right(&seen, &web)?;
+    right(&seen, &web, GAP)?;
     Ok((seen, web))
 }
 
 /// Each answer is right, and came in time.
-fn right(seen: &Seen, web: &Web) -> Result<(), String> {
+fn right(seen: &Seen, web: &Web, most: u64) -> Result<(), String> {
     seen.ensure(web.wrong + web.lost == 0, format!("{} wrong, {} lost", web.wrong, web.lost))?;
     let slowest = web.slowest().ok_or_else(|| seen.wrong("a request has no answer"))?;
     seen.ensure(slowest <= SLOWEST, format!("a request took {slowest} us"))?;
     let (gap, at) = web.gap();
-    seen.ensure(gap <= GAP, format!("no answer for {gap} us from {at} us on"))
+    seen.ensure(gap <= most, format!("no answer for {gap} us from {at} us on"))
 }
 
 fn told(web: &Web, healed: usize) -> String {

@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_guard_above_the_server_cuts_its_calls_off() {
         let all = [SERVER, WARD, GUARD].map(|n| format!("thread{n}"));
-        assert_eq!(names(&kernel(100, Some(1_000))), [all.clone()]);
+        assert_eq!(names(&kernel(100, Some(1_000))), std::slice::from_ref(&all));
         assert_eq!(names(&kernel(101, None)), [all]);
         assert!(names(&kernel(101, Some(1_000))).is_empty());
     }
