@@ -19,6 +19,10 @@ BARE=x86_64-unknown-none
 OUT=${CARGO_TARGET_DIR:-target}/$BARE
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor-svm -p bulkhead-monitor-vmx -p bulkhead-kernel-image
 cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
+# Code that starts an image under a Linux. It can lie anywhere, so the compiler has to address it by its own place.
+CARGO_TARGET_X86_64_UNKNOWN_NONE_RUSTFLAGS="-C relocation-model=pie" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/late \
+    cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot --bin bulkhead-late
+cp "${CARGO_TARGET_DIR:-target}/late/$BARE/privileged/bulkhead-late" "$ARTIFACTS/late"
 cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/monitor-standby"
 cp "$OUT/privileged/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor-standby"
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
@@ -39,6 +43,7 @@ monitor monitor-plain channels,control,cores,loads,links,linux
 monitor monitor channels,control,cores,loads,links,linux,devices
 monitor monitor-watched channels,control,cores,loads,links,linux,devices,watchdog,ladder
 monitor monitor-warm channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot
+monitor monitor-running channels,control,cores,linux,running
 # And once more that with code for all, with checks and in another layout: `monitor = "checked"`.
 for shell in svm vmx; do
     cargo build --locked -q --target $BARE --profile privileged-checked -p bulkhead-monitor-$shell --features checked

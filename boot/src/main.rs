@@ -13,7 +13,9 @@ mod lines;
 mod machine;
 mod pci;
 mod processor;
+mod stop;
 mod trampoline;
+mod uart;
 
 use bulkhead_firmware::{acpi, multiboot};
 use bulkhead_handover::PAGE;
@@ -24,32 +26,8 @@ use bulkhead_handover::x86::Header;
 use bulkhead_launch::{Error, Image, Op, play, start_cores, verify};
 use console::say;
 use machine::{LowMemory, Pc};
-
-/// Why the boot stops; the numbers continue [`Error::code`].
-pub enum Stop {
-    /// 16: no multiboot loader, or no memory map from it.
-    NoMemoryMap,
-    /// 17: no ACPI tables with cores in them.
-    NoAcpi,
-    /// 18: the processor lacks something.
-    Processor(&'static str),
-    /// 19: a core did not arrive.
-    Core(u32),
-    /// 20: the firmware has no PM timer to measure clocks with.
-    NoTimer,
-    /// 21: a PCI function, its IDs by the machine description and those found.
-    Function(u16, u32, u32),
-    /// 22: the IOMMU cannot be used.
-    Iommu(&'static str),
-    /// 23: interrupt lines cannot be kept apart on this machine.
-    Lines(&'static str),
-    /// 25: a unit with registers at this address cannot be used.
-    Unit(u64, &'static str),
-    /// 24: a PCI port does not validate who sends the requests that it forwards.
-    Source(u16),
-    /// The compiled manifest is wrong or for another machine.
-    Manifest(Error),
-}
+use stop::Stop;
+use uart::put;
 
 /// Boots. [`entry`] calls it on the first core, with the loader's words in EAX and EBX.
 extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_ticks: u64) -> ! {
@@ -64,9 +42,12 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_ticks: u64) -> !
         &nothing
     };
     let report = BootReport { magic: BOOT_MAGIC, entry_ticks, ..Default::default() };
-    console::init(header);
+    uart::init(header);
     if let Err(stop) = launch(magic, info, header, report) {
-        console::explain(&stop);
+        let error = console::explain(&stop);
+        // A fresh report: one that tells of an error has no half-measured clocks in it.
+        let left_ticks = bulkhead_cpu_x86::rdtsc();
+        write_report(&BootReport { magic: BOOT_MAGIC, error, left_ticks, ..Default::default() });
         machine::give_up()
     }
     machine::give_up()
@@ -86,7 +67,8 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
 
     let sandboxes = sandboxes(header)?;
     let config_ops = config_ops(header, sandboxes)?;
-    let image = Image { header, sandboxes, config_ops, launch: record(header)? };
+    let launch = record(header)?;
+    let image = Image { at: IMAGE_PA, header, sandboxes, config_ops, launch };
     // No device and no other core was touched up to here: a wrong image leaves them as they were.
     verify(&image, sealed(header), &pc).map_err(Stop::Manifest)?;
     if tables.pm_timer == 0 {

@@ -1,7 +1,7 @@
 //! Brings PCI to the state that the machine description has, and switches the
 //! IOMMU on. Both are worked out on the host; here they are carried out.
 
-use crate::Stop;
+use crate::stop::Stop;
 use bulkhead_cpu_x86::{inl, outl, rdtsc};
 use bulkhead_handover::image::ConfigOp;
 use bulkhead_handover::x86::Iommu;

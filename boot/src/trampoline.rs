@@ -28,7 +28,7 @@ struct Slot {
 const _: () = assert!(size_of::<Slot>() == 32);
 const TABLE: u64 = 0x200;
 /// Where the descriptor table lies; two pointers to it follow, for 32 and 64 bits.
-const GDT: u64 = 0x180;
+pub const GDT: u64 = 0x180;
 /// Where the vectors lie: those of an NMI for 16, 32 and 64 bits have places beside each other. A pointer to them
 /// follows, and one to the monitors' own.
 const VECTORS: u64 = 0x1C0;
@@ -275,11 +275,16 @@ pub fn has_arrived(slot: usize) -> bool {
     unsafe { (&raw const (*slots().add(slot.min(SLOTS - 1))).arrived).read_volatile() == 1 }
 }
 
+/// Finds the code by which a core leaves for its monitor: RDI = root, RSI = entry, RDX = stack.
+pub fn leave_at() -> u64 {
+    at(&raw const trampoline_leave)
+}
+
 /// Takes the boot core into its monitor. The page is mapped there too, so it can change the tables under itself.
 pub fn leave(start: CoreStart) -> ! {
     // SAFETY: `start` was verified to be this core's monitor; no boot code runs after this.
     unsafe {
-        core::arch::asm!("jmp rax", in("rax") at(&raw const trampoline_leave), in("rdi") start.root,
+        core::arch::asm!("jmp rax", in("rax") leave_at(), in("rdi") start.root,
             in("rsi") start.entry, in("rdx") start.stack, options(noreturn))
     }
 }

@@ -9,6 +9,7 @@ mod kick;
 mod load;
 mod machine;
 mod show;
+mod under;
 mod why;
 
 use machine::Machine;
@@ -30,6 +31,9 @@ const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
   consoles FOLDER          a terminal in the folder for each sandbox that this one observes
   load SANDBOX FILE        another program, an ELF file or what `bulkhead pack` made of it; restarts it
   unload SANDBOX           the image's program again; restarts it
+  machine enable IMAGE     starts an image of `bulkhead build --under-linux`; this Linux becomes a sandbox
+  machine disable          ends it, when all other sandboxes have ended
+  machine status           tells if an image runs
   kick                     moves this sandbox' progress words, until it is told to end
 options:
   --format human | json    how the first four print
@@ -103,18 +107,24 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
         | ["load", _, _]
         | ["console", _]
         | ["console", _, _]
-        | ["consoles", _] => Ok(options),
+        | ["consoles", _]
+        | ["machine", "enable", _]
+        | ["machine", "disable" | "status"] => Ok(options),
         [] => Err("what shall it do?".into()),
         [first, ..] => Err(format!("`{first}` is no command, or not with these words")),
     }
 }
 
 fn run(options: &Options) -> Result<String, Wrong> {
-    if options.words == ["kick"] {
-        return kick::kick();
+    let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["kick"] => return kick::kick(),
+        ["machine", "enable", file] => return under::enable(file),
+        ["machine", "disable"] => return under::disable(),
+        ["machine", ..] => return under::status(),
+        _ => {}
     }
     let machine = Machine::open()?;
-    let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     let why = || why::Reader::open(options.manifest.as_deref(), &machine);
     match words[..] {
         ["list"] => Ok(show::list(&machine, options.form)),

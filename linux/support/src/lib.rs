@@ -9,6 +9,7 @@ pub mod call;
 pub mod channel;
 pub mod devmem;
 pub mod guest;
+pub mod late;
 pub mod link;
 pub mod map;
 pub mod message;

@@ -4,7 +4,7 @@ use crate::vmrun::nmi_window;
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_decoder::State;
 use bulkhead_monitor_abi::record::{Op, RecordMemory, play};
-use bulkhead_monitor_abi_x86::{msr, vmcb};
+use bulkhead_monitor_abi_x86::{WAY_BACK, msr, vmcb};
 use bulkhead_monitor_shell::{Memory, Shell, config, fresh_registers, needs};
 use core::arch::asm;
 use core::cell::Cell;
@@ -185,6 +185,17 @@ impl Shell for Svm {
 
     fn field(frame: &Frame, field: u16) -> u64 {
         vmcb(frame).get(field)
+    }
+
+    fn give_back(frame: &Frame) {
+        if !cfg!(feature = "running") {
+            return;
+        }
+        // SAFETY: under a Linux that runs, the start-up page has the code there, and all other sandboxes have ended.
+        unsafe {
+            asm!("jmp {}", in(reg) WAY_BACK, in("rdi") frame.rax.get(), in("rsi") vmcb(frame).get(vmcb::CR3),
+                options(noreturn))
+        }
     }
 
     /// Nothing: a timer beside the cores sends NMIs (`docs/watchdog.md`).

@@ -105,6 +105,10 @@ impl<S: Shell> Vcpu for Frame<S> {
     fn startup(&self, vector: u8) {
         S::startup(self, vector);
     }
+
+    fn give_back(&self) {
+        S::give_back(self);
+    }
 }
 
 /// Sets x87, SSE and all that XCR0 can name as after a reset.

@@ -58,6 +58,8 @@ pub trait Shell: Sized + 'static {
     fn stop_cpuid_exits(frame: &Frame<Self>) -> bool;
     /// Takes a doorbell that is pending.
     fn hear();
+    /// Leaves the core to its guest, if there is a way.
+    fn give_back(_: &Frame<Self>) {}
     /// Has the watchdog's next tick come at a time of the TSC, where the core itself brings it.
     fn tick_at(frame: &Frame<Self>, due: u64);
 }
@@ -81,5 +83,6 @@ macro_rules! needs {
             | when(cfg!(feature = "ladder"), need::LADDER)
             | when(cfg!(feature = "snapshot"), need::SNAPSHOT)
             | when(cfg!(feature = "role"), need::ROLE)
+            | when(cfg!(feature = "running"), need::RUNNING)
     }};
 }

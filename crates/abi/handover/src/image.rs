@@ -10,7 +10,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
 /// [`Header::monitors`]: kernels are on the cores themselves. Each architecture names its kinds of monitors.
 pub const NO_MONITORS: u64 = 0;
 /// Version of this layout.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +53,11 @@ pub struct Header {
     pub launch: Range,
     /// Kind of its monitors: the architecture's number of it, or [`NO_MONITORS`].
     pub monitors: u64,
+    /// Control blocks of the cores of a Linux that runs already, in the order of its sandbox's cores. That sandbox is
+    /// the last one. Empty: the image starts the machine.
+    pub running: Range,
+    /// Memory that is taken from that Linux: it holds the image and all other sandboxes' memory. Empty likewise.
+    pub block: Range,
 }
 
 impl Header {
@@ -182,6 +187,6 @@ pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     sum ^ sums
 }
 
-const _: () = assert!(size_of::<Header>() == 96);
+const _: () = assert!(size_of::<Header>() == 128);
 const _: () = assert!(size_of::<ConfigOp>() == 12);
 const _: () = assert!(size_of::<Sandbox>() == 160);

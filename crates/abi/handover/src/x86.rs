@@ -1,5 +1,7 @@
 //! The parts that only x86-64 has: of the image's header, and the place of its start-up code.
 
+pub mod late;
+
 use crate::image::{self, Range};
 use core::ops::{Deref, DerefMut};
 #[cfg(feature = "host")]

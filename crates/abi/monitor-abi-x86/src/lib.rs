@@ -5,6 +5,10 @@
 //! revision 3.42, and to Intel's manual (SDM), volume 3.
 #![no_std]
 
+/// Physical address of the code that takes a core out of its monitor, back to the Linux that ran first. It lies in the
+/// cores' start-up page, behind the table of cores, and is there under such a Linux only.
+pub const WAY_BACK: u64 = 0x8E00;
+
 pub mod cmos;
 pub mod config;
 pub mod icr;

@@ -55,6 +55,10 @@ pub const SNAPSHOT: u64 = 0x4248_000C;
 /// Give all roles away ([`crate::role`]) and begin anew without them. Returns [`BUSY`] if this sandbox has none, or no
 /// other holder is there to take one; else it does not return. [`NO_CALL`]: the manifest gives it no role.
 pub const GIVE: u64 = 0x4248_000D;
+/// Leave this core to the Linux that has run before its monitor. It goes on behind the call as the system of the
+/// machine, with interrupts off. Its tables map the start-up page and the core's control block to themselves. Returns
+/// [`OK`] there. Returns [`BUSY`] while another sandbox has not ended, and [`NO_CALL`] in every other sandbox.
+pub const RELEASE: u64 = 0x4248_000E;
 
 /// [`CONTROL`]: stop it.
 pub const CONTROL_STOP: u64 = 1;

@@ -23,25 +23,30 @@ pub const LADDER: u32 = 1 << 8;
 pub const SNAPSHOT: u32 = 1 << 9;
 /// Roles ([`crate::role`]).
 pub const ROLE: u32 = 1 << 10;
+/// A Linux that runs before its monitor does.
+pub const RUNNING: u32 = 1 << 11;
 /// All of them.
-pub const ALL: u32 = (1 << 11) - 1;
+pub const ALL: u32 = (1 << 12) - 1;
 /// Needs of a sandbox that outlives failures.
 const RECOVERY: u32 = WATCHDOG | LADDER;
+/// Needs of sandboxes that start with the machine.
+const BOOTED: u32 = ALL & !RUNNING;
 
 /// Monitors that are built, by the names of their files: a smaller one first, then the one with code for all. The last
 /// one is that one, built with checks and another layout.
-pub const MONITORS: [(&str, u32); 11] = [
+pub const MONITORS: [(&str, u32); 12] = [
     ("monitor-small", CHANNELS),
     ("monitor-control", SMALL),
     ("monitor-control-watched", SMALL | RECOVERY),
     ("monitor-control-warm", SMALL | RECOVERY | SNAPSHOT),
     ("monitor-control-standby", SMALL | RECOVERY | SNAPSHOT | ROLE),
-    ("monitor-plain", ALL & !(DEVICES | RECOVERY | SNAPSHOT | ROLE)),
-    ("monitor", ALL & !(RECOVERY | SNAPSHOT | ROLE)),
-    ("monitor-watched", ALL & !(SNAPSHOT | ROLE)),
-    ("monitor-warm", ALL & !ROLE),
-    ("monitor-standby", ALL),
-    ("monitor-checked", ALL),
+    ("monitor-plain", BOOTED & !(DEVICES | RECOVERY | SNAPSHOT | ROLE)),
+    ("monitor", BOOTED & !(RECOVERY | SNAPSHOT | ROLE)),
+    ("monitor-watched", BOOTED & !(SNAPSHOT | ROLE)),
+    ("monitor-warm", BOOTED & !ROLE),
+    ("monitor-standby", BOOTED),
+    ("monitor-running", CHANNELS | CONTROL | CORES | LINUX | RUNNING),
+    ("monitor-checked", BOOTED),
 ];
 
 /// Index in [`MONITORS`] of the one that is built with checks.
@@ -50,7 +55,7 @@ pub const CHECKED: usize = MONITORS.len() - 1;
 /// Needs of a sandbox without devices that is no Linux.
 const SMALL: u32 = CHANNELS | CONTROL | CORES | LOADS;
 
-/// Returns the index in [`MONITORS`] of the smallest one with code for all of these needs.
+/// Returns the index in [`MONITORS`] of the smallest one with code for all of these needs; [`CHECKED`] if none has.
 #[must_use]
 pub fn smallest(needs: u32) -> usize {
     let covers = |&(_, has): &(&str, u32)| needs & !has == 0;
@@ -76,7 +81,8 @@ mod tests {
 
     #[test]
     fn each_set_of_needs_gets_the_first_monitor_that_has_them() {
-        for needs in 0..=ALL {
+        let running = MONITORS[CHECKED - 1].1;
+        for needs in (0..=BOOTED).chain((0..=ALL).filter(|needs| needs & !running == 0)) {
             let at = smallest(needs);
             assert_eq!(needs & !MONITORS[at].1, 0, "{needs:#b}");
             assert!(MONITORS[..at].iter().all(|(_, has)| needs & !has != 0), "{needs:#b}");
@@ -92,5 +98,6 @@ mod tests {
         assert_eq!(MONITORS[smallest(SNAPSHOT | DEVICES)].0, "monitor-warm");
         assert_eq!(MONITORS[smallest(ROLE)].0, "monitor-control-standby");
         assert_eq!(MONITORS[smallest(ROLE | DEVICES)].0, "monitor-standby");
+        assert_eq!(MONITORS[smallest(RUNNING | LINUX | CORES)].0, "monitor-running");
     }
 }

@@ -9,4 +9,4 @@ pub mod x86;
 
 pub use bulkhead_monitor_abi::record::{Op, RecordMemory, play};
 pub use sequence::{start_cores, start_of};
-pub use verify::{Error, Image, Own, verify, words};
+pub use verify::{Error, Image, Own, verify, verify_moved, words};

@@ -3,7 +3,6 @@
 
 use bulkhead_arch::BootMachine;
 use bulkhead_handover::image::{ConfigOp, Header, MAGIC, Range, Sandbox, VERSION, checksum};
-use bulkhead_handover::map::IMAGE_PA;
 use bulkhead_handover::{MAX_CORES, MAX_SANDBOXES, PAGE};
 use bulkhead_monitor_abi::record::Op;
 use core::ops::Deref;
@@ -51,6 +50,8 @@ impl Error {
 
 /// A compiled manifest in memory.
 pub struct Image<'a, H> {
+    /// Where it lies: each address in it is final.
+    pub at: u64,
     /// Its header.
     pub header: &'a H,
     /// As many as the header says, cut to the number that was there.
@@ -121,12 +122,25 @@ pub fn verify<H: Own>(
         return Err(Error::Checksum);
     }
     // The sum has shown that nobody changed the claims. Now the machine is asked whether it is the one they are about.
+    fits(image, machine)
+}
+
+/// As [`verify`], of an image that was moved after its checksum was seen to match.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn verify_moved<H: Own>(image: &Image<H>, machine: &impl BootMachine) -> Result<(), Error> {
+    header(image)?;
+    fits(image, machine)
+}
+
+fn fits<H: Own>(image: &Image<H>, machine: &impl BootMachine) -> Result<(), Error> {
     memory(image, machine)?;
     cores(image.sandboxes, machine)
 }
 
 fn header<H: Own>(image: &Image<H>) -> Result<(), Error> {
-    let Image { header, sandboxes, config_ops, launch } = *image;
+    let Image { header, sandboxes, config_ops, launch, at } = *image;
     if header.magic != MAGIC {
         return Err(Error::Magic);
     }
@@ -135,7 +149,7 @@ fn header<H: Own>(image: &Image<H>) -> Result<(), Error> {
     }
     let checks = [
         // Each address in the image is final. Anywhere else its tables would lead to memory of others.
-        (header.image.start == IMAGE_PA && aligned(header.image), "image"),
+        (header.image.start == at && aligned(header.image), "image"),
         (inside(header.boot, header.image), "boot"),
         (header.sealed % 8 == 0 && header.sealed <= header.image.len, "sealed part"),
         ((1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)), "number of sandboxes"),
@@ -144,6 +158,7 @@ fn header<H: Own>(image: &Image<H>) -> Result<(), Error> {
         // The steps are carried out on live functions, without a further look.
         (config_ops.iter().all(plausible) && placed(config_ops), "PCI steps"),
         (launch.iter().all(|op| fills(op, sandboxes, header.image)), "launch record"),
+        (running(image), "control blocks"),
     ];
     for (ok, what) in checks {
         if !ok {
@@ -152,7 +167,29 @@ fn header<H: Own>(image: &Image<H>) -> Result<(), Error> {
     }
     // The portable part is known now, so the own part may be compared with it.
     header.check().map_err(Error::Bounds)?;
-    sandboxes.iter().try_for_each(|s| sandbox(s, header.image))
+    sandboxes.iter().try_for_each(|s| sandbox(s, header.image))?;
+    // A Linux that runs has its memory where it is.
+    let without = sandboxes.iter().rev().skip(usize::from(header.running.len > 0));
+    match without.into_iter().all(|s| s.memory[0].len > 0) {
+        true => Ok(()),
+        false => Err(Error::Bounds("memory")),
+    }
+}
+
+/// Checks what the last sandbox has if it is a Linux that runs: a control block for each core, in its monitor.
+fn running<H: Own>(image: &Image<H>) -> bool {
+    let Image { header, sandboxes, .. } = *image;
+    let blocks = header.running;
+    let of = |s: &Sandbox| {
+        blocks.len == u64::from(s.cores) * PAGE
+            && inside(blocks, s.monitor)
+            && s.memory.iter().all(|memory| memory.len == 0)
+    };
+    blocks.len == 0
+        || aligned(blocks)
+            && aligned(header.block)
+            && inside(header.image, header.block)
+            && sandboxes.last().is_some_and(of)
 }
 
 fn plausible(op: &ConfigOp) -> bool {
@@ -198,7 +235,7 @@ fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
 fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
     let page = |start| Range { start, len: PAGE };
     let checks = [
-        (s.memory.iter().all(|&m| aligned(m)) && s.memory[0].len > 0, "memory"),
+        (s.memory.iter().all(|&m| aligned(m)), "memory"),
         (aligned(s.monitor) && inside(s.monitor, image), "monitor"),
         (
             // Tables elsewhere could be memory that a guest writes.

@@ -175,6 +175,8 @@ pub trait Vcpu {
     /// Sets the first instruction of a core that another one starts. `named` came with [`crate::signal::START`]. The
     /// architecture defines it: as a page, or as a row of a table of its own, which has wider words.
     fn startup(&self, named: u8);
+    /// Leaves this core to its guest, which has the machine from then on. It returns where the architecture has no way.
+    fn give_back(&self) {}
 }
 
 /// Interrupts of this core, and those that it sends.

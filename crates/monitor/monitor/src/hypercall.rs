@@ -3,9 +3,9 @@
 use crate::contract::Monitor;
 use crate::outcome::Outcome;
 use crate::record::{add, deny};
-use crate::{life, link, mail, role, snapshot};
+use crate::{life, link, mail, role, running, snapshot};
 use bulkhead_monitor_abi::hypercall::{
-    Call, DENIED, GIVE, KEEP, NULL, OK, SNAPSHOT, decide, number,
+    Call, DENIED, GIVE, KEEP, NULL, OK, RELEASE, SNAPSHOT, decide, number,
 };
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{CONSOLE, Cause, Condition, Kind, State};
@@ -31,6 +31,9 @@ pub fn decided<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
     }
     if M::has(need::ROLE) && call == GIVE {
         return role::call(m, length);
+    }
+    if M::has(need::RUNNING) && call == RELEASE {
+        return running::call(m, length);
     }
     other(m, call, length)
 }

@@ -18,6 +18,7 @@ mod outcome;
 pub mod peer;
 pub mod record;
 pub mod role;
+pub mod running;
 pub mod signal;
 pub mod snapshot;
 pub mod watch;

@@ -4,7 +4,7 @@
 use crate::contract::Monitor;
 use crate::outcome::End;
 use crate::record::record;
-use crate::{ladder, link, mail, peer, role, signal, snapshot, watch};
+use crate::{ladder, link, mail, peer, role, running, signal, snapshot, watch};
 use bulkhead_monitor_abi::cores::To;
 use bulkhead_monitor_abi::load::{HEAD, PROGRAM_GPA, sum};
 use bulkhead_monitor_abi::map::GUEST_VA;
@@ -16,6 +16,9 @@ use core::sync::atomic::Ordering;
 
 /// Begins on a core that has entered its monitor. Returns when its guest can run.
 pub fn begin<M: Monitor>(m: &M) {
+    if running::runs(m) {
+        return running::begin(m);
+    }
     role::begin(m);
     if let Some(how) = peer::taken(m) {
         return end(m, how);
@@ -40,6 +43,10 @@ fn next<M: Monitor>(m: &M, then: State) {
 /// Plays the launch record: the guest is as at its first start.
 fn launch<M: Monitor>(m: &M) {
     let report = m.report();
+    if running::runs(m) {
+        // Its memory holds what is left of it, and no record can make it anew.
+        fail(m);
+    }
     // The guest's pending interrupts may have hidden a doorbell. From here on none is lost before the guest runs.
     link::look(m);
     report.begin_ticks.store(m.now(), Ordering::Relaxed);

@@ -1,0 +1,187 @@
+//! State of a core that runs Linux, on its way into its monitor. The control block gets it, beside the part that
+//! confines the guest, which the host has written. The processor goes to the state in which a monitor expects it.
+
+use bulkhead_arch::CoreStart;
+use bulkhead_cpu_x86::{cpuid, rdmsr};
+use bulkhead_handover::image::Header;
+use bulkhead_handover::x86::TRAMPOLINE_PA;
+use bulkhead_monitor_abi_x86::{msr, vmcb};
+use core::arch::asm;
+
+const CR4_LA57: u64 = 1 << 12;
+const CR4_CET: u64 = 1 << 23;
+/// Root of the nested tables, in a control block.
+const N_CR3: u64 = 0x0B0;
+/// 2 MiB: the largest page in the nested tables of this sandbox.
+const LARGE: u64 = 2 << 20;
+const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
+/// Fields of a control block.
+const ES: u16 = 0x400;
+const SS: u16 = 0x420;
+const DS: u16 = 0x430;
+const GDTR: u16 = 0x460;
+const IDTR: u16 = 0x480;
+const DR7: u16 = 0x560;
+const DR6: u16 = 0x568;
+const RFLAGS: u16 = 0x570;
+const CR2: u16 = 0x640;
+const G_PAT: u16 = 0x668;
+/// Attributes of a flat data segment.
+const DATA: u64 = 0xC93;
+
+/// Looks for what a monitor would not carry over.
+pub fn check() -> Result<(), &'static str> {
+    // SAFETY: registers that each processor with SVM has.
+    let (apic, efer) = unsafe { (rdmsr(msr::APIC_BASE), rdmsr(msr::EFER)) };
+    if apic >> 10 & 3 != 3 {
+        return Err(
+            "x2APIC mode: the Linux uses the xAPIC; switch interrupt remapping on in the firmware, \
+             and leave nox2apic and intremap=off out of its command line",
+        );
+    }
+    if efer & vmcb::EFER_SVME != 0 {
+        return Err("SVM, because somebody else uses it: rmmod kvm_amd");
+    }
+    let cr4: u64;
+    // SAFETY: CR4 is readable at CPL 0.
+    unsafe { asm!("mov {}, cr4", out(reg) cr4, options(nostack, nomem)) };
+    if cr4 & CR4_LA57 != 0 {
+        return Err("page tables of four levels: boot the Linux with no5lvl");
+    }
+    if cr4 & CR4_CET != 0 {
+        return Err("a kernel without shadow stacks: boot the Linux with nousershstk and ibt=off");
+    }
+    Ok(())
+}
+
+/// Takes the block out of the nested tables of the Linux' sandbox.
+pub fn take(header: &Header) {
+    let block = header.block;
+    // All its cores have one root.
+    let root = (header.running.start + N_CR3) as *const u64;
+    // SAFETY: verified: a control block in the image; the host wrote the root of tables that lie in the image, too.
+    let root = unsafe { root.read() } & ADDRESS;
+    for at in (block.start..block.start + block.len).step_by(LARGE as usize) {
+        let mut table = root;
+        for level in [3, 2] {
+            let entry = (table + (at >> (12 + 9 * level) & 511) * 8) as *const u64;
+            // SAFETY: a table of the image. The host maps all memory of the machine by pages of 2 MiB, so there are
+            // tables down to that level.
+            table = unsafe { entry.read() } & ADDRESS;
+        }
+        let entry = (table + (at >> 21 & 511) * 8) as *mut u64;
+        // SAFETY: likewise; no core runs on these tables yet.
+        unsafe { entry.write(0) };
+    }
+}
+
+/// Pseudo-descriptor, as SGDT and SIDT store it.
+#[repr(C, packed)]
+#[derive(Default)]
+struct Table {
+    limit: u16,
+    base: u64,
+}
+
+/// Returns a segment's attributes as a control block has them; none of a null selector.
+fn attributes(selector: u16) -> u64 {
+    let (mut rights, found): (u64, u8);
+    // SAFETY: reads a descriptor of the core's own table.
+    unsafe {
+        asm!("lar {r:r}, {s:r}", "setz {f}", s = in(reg) u64::from(selector), r = inout(reg) 0u64 => rights,
+             f = out(reg_byte) found, options(nostack));
+    }
+    if found == 0 {
+        rights = 0;
+    }
+    rights >> 8 & 0xFF | rights >> 12 & 0xF00
+}
+
+/// Writes this core's state into its control block. The Linux goes on at `rip` with `rsp`, and 0 in RAX.
+pub fn save(block: u64, rsp: u64, rip: u64) {
+    let put = |offset: u16, value: u64| {
+        // SAFETY: the core's control block, a page of the image.
+        unsafe { ((block + u64::from(offset)) as *mut u64).write_volatile(value) }
+    };
+    let (mut gdt, mut idt) = (Table::default(), Table::default());
+    let [cs, ss, ds, es]: [u16; 4];
+    let [cr0, cr2, cr3, cr4, dr6, dr7, flags]: [u64; 7];
+    // SAFETY: reads registers at CPL 0, and pushes and pops one word.
+    unsafe {
+        asm!("sgdt [{}]", in(reg) &raw mut gdt, options(nostack));
+        asm!("sidt [{}]", in(reg) &raw mut idt, options(nostack));
+        asm!("mov {0:x}, cs", "mov {1:x}, ss", "mov {2:x}, ds", "mov {3:x}, es",
+             out(reg) cs, out(reg) ss, out(reg) ds, out(reg) es, options(nostack, nomem));
+        asm!("mov {}, cr0", "mov {}, cr2", "mov {}, cr3", "mov {}, cr4",
+             out(reg) cr0, out(reg) cr2, out(reg) cr3, out(reg) cr4, options(nostack, nomem));
+        asm!("mov {}, dr6", "mov {}, dr7", out(reg) dr6, out(reg) dr7, options(nostack, nomem));
+        asm!("pushfq", "pop {}", out(reg) flags);
+    }
+    let segment = |at: u16, selector: u16, rights: u64| {
+        put(at, u64::from(selector) | rights << 16 | 0xFFFF_FFFF << 32);
+        put(at + 8, 0);
+    };
+    segment(vmcb::CS, cs, attributes(cs));
+    // A null selector is a right one of 64-bit code; the processor wants a segment that is there.
+    segment(SS, ss, if ss & !3 == 0 { DATA } else { attributes(ss) });
+    segment(DS, ds, attributes(ds));
+    segment(ES, es, attributes(es));
+    for (at, table) in [(GDTR, gdt), (IDTR, idt)] {
+        put(at, u64::from(table.limit) << 32);
+        put(at + 8, table.base);
+    }
+    // SAFETY: registers that each processor with SVM has.
+    let (efer, pat) = unsafe { (rdmsr(msr::EFER), rdmsr(0x277)) };
+    let words = [
+        (vmcb::EFER, efer | vmcb::EFER_SVME),
+        (vmcb::CR0, cr0),
+        (CR2, cr2),
+        (vmcb::CR3, cr3),
+        (vmcb::CR4, cr4),
+        (DR6, dr6),
+        (DR7, dr7),
+        (RFLAGS, flags & !(1 << 9)),
+        (G_PAT, pat),
+        (vmcb::RIP, rip),
+        (vmcb::RSP, rsp),
+        (vmcb::RAX, 0),
+        // Clean bits: the processor has nothing of this block yet.
+        (vmcb::CLEAN, 0),
+    ];
+    words.into_iter().for_each(|(offset, value)| put(offset, value));
+    // FS to TR, and the registers of system calls, stay in the processor: no exit switches them.
+}
+
+/// Takes the core into its monitor.
+pub fn leave(start: CoreStart) -> ! {
+    // PAE, and SSE as the boot code leaves it to monitors; OSXSAVE where it is, so that XCR0 stays valid.
+    const CR4: u64 = 0x620;
+    let gdt = Table { limit: 31, base: TRAMPOLINE_PA + crate::trampoline::GDT };
+    let osxsave = u64::from(cpuid(1, 0).ecx >> 26 & 1) << 18;
+    // SAFETY: the start-up page has this descriptor table, and its code at 0x18 and data at 0x10. A monitor's pages are
+    // user pages: SMEP and SMAP go with CR4. `start` was verified to be this core's monitor.
+    unsafe {
+        asm!(
+            "lgdt [{gdt}]",
+            "mov ss, {data:e}",
+            "mov ds, {data:e}",
+            "mov es, {data:e}",
+            "push 0x18",
+            "lea {t}, [rip + 2f]",
+            "push {t}",
+            "retfq",
+            "2:",
+            "mov cr4, {cr4}",
+            "jmp {away}",
+            gdt = in(reg) &raw const gdt,
+            data = in(reg) 0x10u64,
+            t = in(reg) 0u64,
+            cr4 = in(reg) CR4 | osxsave,
+            away = in(reg) crate::trampoline::leave_at(),
+            in("rdi") start.root,
+            in("rsi") start.entry,
+            in("rdx") start.stack,
+            options(noreturn)
+        )
+    }
+}

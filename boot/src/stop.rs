@@ -1,0 +1,29 @@
+//! Reasons to stop.
+
+use bulkhead_launch::Error;
+
+/// Why the boot stops; the numbers continue [`Error::code`].
+pub enum Stop {
+    /// 16: no multiboot loader, or no memory map from it.
+    NoMemoryMap,
+    /// 17: no ACPI tables with cores in them.
+    NoAcpi,
+    /// 18: the processor lacks something.
+    Processor(&'static str),
+    /// 19: a core did not arrive.
+    Core(u32),
+    /// 20: the firmware has no PM timer to measure clocks with.
+    NoTimer,
+    /// 21: a PCI function, its IDs by the machine description and those found.
+    Function(u16, u32, u32),
+    /// 22: the IOMMU cannot be used.
+    Iommu(&'static str),
+    /// 23: interrupt lines cannot be kept apart on this machine.
+    Lines(&'static str),
+    /// 25: a unit with registers at this address cannot be used.
+    Unit(u64, &'static str),
+    /// 24: a PCI port does not validate who sends the requests that it forwards.
+    Source(u16),
+    /// The compiled manifest is wrong or for another machine.
+    Manifest(Error),
+}

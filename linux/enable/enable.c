@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Starts an image of Bulkhead under this Linux, which is a sandbox from then on, and ends it again. See
+ * docs/under-linux.md.
+ *
+ * Everything that can be known is checked first. Then memory and cores are taken, each step undone if a later one
+ * fails. Last, all cores enter their monitors at once.
+ */
+#include <linux/cpu.h>
+#include <linux/delay.h>
+#include <linux/fs.h>
+#include <linux/io.h>
+#include <linux/kmod.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/stop_machine.h>
+#include <linux/suspend.h>
+#include <linux/uaccess.h>
+#include <asm/apic.h>
+#include <asm/msr.h>
+#include <asm/pgtable.h>
+#include <asm/special_insns.h>
+#include <asm/tsc.h>
+
+#include "enable.h"
+#include "uapi.h"
+
+static ulong timer_hz;
+module_param(timer_hz, ulong, 0444);
+MODULE_PARM_DESC(timer_hz, "rate of the local APIC's timer, in Hz; 0: measured");
+
+static DEFINE_MUTEX(lock);
+
+/* The image that runs. */
+static struct {
+	u64 at, len;
+	void *va;
+	struct bh_sandbox root;
+	/* Page tables of the Linux' own half, and the first 4 GiB. */
+	pgd_t *tables;
+	struct cpumask gone;
+	u32 others[NR_CPUS];
+	u32 count;
+	bool on;
+} machine;
+
+static void free_tables(pgd_t *tables)
+{
+	pud_t *puds;
+	int i;
+
+	if (!tables)
+		return;
+	if (!pgd_none(tables[0])) {
+		puds = (pud_t *)__va(pgd_val(tables[0]) & PTE_PFN_MASK);
+		for (i = 0; i < 4; i++)
+			if (pud_val(puds[i]))
+				free_page((ulong)__va(pud_val(puds[i]) & PTE_PFN_MASK));
+		free_page((ulong)puds);
+	}
+	/* Two pages: with page-table isolation, the second one would be user space's. */
+	free_pages((ulong)tables, 1);
+}
+
+static pgd_t *make_tables(void)
+{
+	pgd_t *tables = (pgd_t *)__get_free_pages(GFP_KERNEL | __GFP_ZERO, 1), *own = __va(read_cr3_pa());
+	u64 *puds = (u64 *)get_zeroed_page(GFP_KERNEL), *pmds;
+	int i, j;
+
+	if (!tables || !puds)
+		goto none;
+	memcpy(tables + 256, own + 256, 256 * sizeof(*tables));
+	/* Present, writable; of the kernel. */
+	tables[0] = __pgd(__pa(puds) | _PAGE_PRESENT | _PAGE_RW);
+	for (i = 0; i < 4; i++) {
+		pmds = (u64 *)get_zeroed_page(GFP_KERNEL);
+		if (!pmds) {
+			free_tables(tables);
+			return NULL;
+		}
+		puds[i] = __pa(pmds) | _PAGE_PRESENT | _PAGE_RW;
+		for (j = 0; j < 512; j++)
+			pmds[j] = (u64)i << 30 | (u64)j << 21 | _PAGE_PSE | _PAGE_PRESENT | _PAGE_RW;
+	}
+	return tables;
+none:
+	free_pages((ulong)tables, 1);
+	free_page((ulong)puds);
+	return NULL;
+}
+
+/* As crates/abi/handover/src/image.rs has it. */
+static u64 checksum(const u64 *words, u64 count)
+{
+	u64 sum = 0, sums = 0;
+
+	for (; count; count--) {
+		sum += *words++;
+		sums += sum;
+		sums = sums << 1 | sums >> 63;
+		if (!(count & 0xfffff))
+			cond_resched();
+	}
+	return sum ^ sums;
+}
+
+/* What can be known before anything is taken. */
+static int known(const struct bh_file *file, u64 len)
+{
+	if (file->magic != BH_FILE_MAGIC) {
+		pr_err("bulkhead: no image that starts under a Linux: bulkhead build --under-linux makes one\n");
+		return -ENOEXEC;
+	}
+	if (file->version != BH_FILE_VERSION) {
+		pr_err("bulkhead: the image has version %llu, and this module knows %d: build it with this release\n",
+		       file->version, BH_FILE_VERSION);
+		return -ENOEXEC;
+	}
+	if (!file->image || file->image % PAGE_SIZE || file->image > file->block || file->block > 1ull << 31 ||
+	    file->relocations > file->image / 8 ||
+	    file->image + round_up(file->relocations * 4, 8) > file->block ||
+	    len != sizeof(*file) + file->image + round_up(file->relocations * 4, 8)) {
+		pr_err("bulkhead: the image is cut or damaged: copy or build it again\n");
+		return -EINVAL;
+	}
+	if (!boot_cpu_has(X86_FEATURE_SVM)) {
+		pr_err("bulkhead: the processor has no SVM (AMD virtualization), or the firmware has switched it off\n");
+		return -ENODEV;
+	}
+	if (!x2apic_enabled()) {
+		pr_err("bulkhead: this Linux uses the xAPIC: switch interrupt remapping on in the firmware, and leave nox2apic and intremap=off out of the command line\n");
+		return -ENODEV;
+	}
+	if (!tsc_khz) {
+		pr_err("bulkhead: this Linux does not know the rate of the time stamp counter\n");
+		return -ENODEV;
+	}
+	return 0;
+}
+
+static u64 call(u64 what, u64 argument)
+{
+	u64 code = *(u64 *)(machine.va + BH_LATE_WORD), result;
+	ulong flags;
+
+	local_irq_save(flags);
+	result = bh_call(code, what, argument, __pa(machine.tables));
+	local_irq_restore(flags);
+	return result;
+}
+
+static int enter(void *unused)
+{
+	u32 core, id = bh_own_id();
+
+	for (core = 0; core < machine.root.cores; core++)
+		if (machine.root.core_ids[core] == id)
+			return call(BH_ENTER, core) ? -EIO : 0;
+	return -ENODEV;
+}
+
+/* Number of cores that the monitors would not leave. */
+static atomic_t kept;
+
+static int leave(void *unused)
+{
+	u64 efer, result;
+
+	result = bh_release(__pa(machine.tables), BH_RELEASE);
+	if (result != BH_OK) {
+		atomic_inc(&kept);
+		return 0;
+	}
+	rdmsrl(MSR_EFER, efer);
+	wrmsrl(MSR_VM_HSAVE_PA, 0);
+	wrmsrl(MSR_EFER, efer & ~EFER_SVME);
+	return 0;
+}
+
+/* Sends an INIT to each core of other sandboxes: it waits for a start-up then, and runs nothing of the image's. */
+static void reset_others(void)
+{
+	u32 i;
+
+	for (i = 0; i < machine.count; i++)
+		wrmsrl(0x830, (u64)machine.others[i] << 32 | 1 << 14 | APIC_DM_INIT);
+	udelay(100);
+}
+
+/* Gives memory and cores back. */
+static void undo(void)
+{
+	if (machine.va) {
+		memset(machine.va, 0, machine.len);
+		memunmap(machine.va);
+		machine.va = NULL;
+	}
+	if (machine.at) {
+		bh_give(machine.at, machine.len);
+		machine.at = 0;
+	}
+	bh_online(&machine.gone);
+	cpumask_clear(&machine.gone);
+	free_tables(machine.tables);
+	machine.tables = NULL;
+}
+
+/* Copies the image to its memory, and moves it there. */
+static int place(const struct bh_file *file, const u8 __user *from)
+{
+	u64 relocations = round_up(file->relocations * 4, 8), delta, i;
+	const u32 *offsets;
+
+	if (copy_from_user(machine.va, from + sizeof(*file), file->image + relocations))
+		return -EFAULT;
+	if (checksum(machine.va, (file->image + relocations) / 8) != file->checksum) {
+		pr_err("bulkhead: the image is damaged: its checksum does not match; copy or build it again\n");
+		return -EINVAL;
+	}
+	delta = machine.at - file->base;
+	offsets = machine.va + file->image;
+	for (i = 0; i < file->relocations; i++) {
+		if (offsets[i] > file->image - 8) {
+			pr_err("bulkhead: the image is damaged: it moves words beyond its end\n");
+			return -EINVAL;
+		}
+		*(u64 *)(machine.va + offsets[i]) += delta;
+	}
+	memset(machine.va + file->image, 0, machine.len - file->image);
+	return 0;
+}
+
+/* Finds which cores go, and that no other one stays without an owner. */
+static int divide(struct bh_late *late, struct cpumask *given)
+{
+	u64 at = *(u64 *)(machine.va + BH_HEADER_WORD) - machine.at;
+	const struct bh_sandbox *sandboxes;
+	const struct bh_header *header;
+	struct cpumask *some;
+	u32 n, core;
+	int err = 0;
+
+	if (at > machine.len - PAGE_SIZE)
+		goto damaged;
+	header = machine.va + at;
+	if (header->version != BH_HEADER_VERSION || !header->sandboxes || header->sandboxes > 8 ||
+	    header->own > PAGE_SIZE || !header->running.len || header->block.start != machine.at)
+		goto damaged;
+	sandboxes = (void *)(header + 1) + header->own;
+	some = kmalloc(sizeof(*some), GFP_KERNEL);
+	if (!some)
+		return -ENOMEM;
+	cpumask_clear(given);
+	machine.count = 0;
+	for (n = 0; n + 1 < header->sandboxes && !err; n++) {
+		err = bh_cores_of(&sandboxes[n], some);
+		cpumask_or(given, given, some);
+		for (core = 0; core < sandboxes[n].cores && core < BH_CORES && machine.count < NR_CPUS; core++)
+			machine.others[machine.count++] = sandboxes[n].core_ids[core];
+	}
+	machine.root = sandboxes[header->sandboxes - 1];
+	machine.root.cores = min_t(u32, machine.root.cores, BH_CORES);
+	if (!err)
+		err = bh_cores_of(&machine.root, some);
+	cpumask_or(some, some, given);
+	if (!err && !cpumask_equal(some, cpu_online_mask)) {
+		pr_err("bulkhead: the image is for %u cores, and %u are online here: bulkhead build --cores\n",
+		       cpumask_weight(some), num_online_cpus());
+		err = -EINVAL;
+	}
+	kfree(some);
+	return err ? err : bh_ids(late);
+damaged:
+	pr_err("bulkhead: the image is damaged, or of another release: build it again\n");
+	return -EINVAL;
+}
+
+static int enable(const struct bh_image *image)
+{
+	const u8 __user *from = (const u8 __user *)(uintptr_t)image->address;
+	struct bh_file file;
+	struct bh_late *late;
+	struct cpumask *given;
+	u64 result;
+	int err;
+
+	if (machine.on)
+		return -EALREADY;
+	if (image->len < sizeof(file) || copy_from_user(&file, from, sizeof(file)))
+		return -EFAULT;
+	err = known(&file, image->len);
+	if (err)
+		return err;
+	late = kzalloc(sizeof(*late), GFP_KERNEL);
+	given = kzalloc(sizeof(*given), GFP_KERNEL);
+	machine.tables = make_tables();
+	err = -ENOMEM;
+	if (!late || !given || !machine.tables)
+		goto failed;
+	late->hz = (u64)tsc_khz * 1000;
+	late->timer_hz = timer_hz ? timer_hz : bh_timer_hz();
+	machine.len = file.block;
+	err = bh_take(machine.len, &machine.at);
+	if (err)
+		goto failed;
+	machine.va = memremap(machine.at, machine.len, MEMREMAP_WB);
+	err = machine.va ? place(&file, from) : -ENOMEM;
+	if (!err)
+		err = divide(late, given);
+	if (!err)
+		err = bh_offline(given, &machine.gone);
+	if (err)
+		goto failed;
+	result = call(BH_PREPARE, (ulong)late);
+	if (result) {
+		pr_err("%.*s", (int)min_t(u32, late->len, sizeof(late->says)), late->says);
+		reset_others();
+		err = -EIO;
+		goto failed;
+	}
+	cpu_hotplug_disable();
+	err = stop_machine(enter, NULL, cpu_online_mask);
+	if (err)
+		pr_err("bulkhead: a core did not enter its monitor (%d)\n", err);
+	machine.on = true;
+	__module_get(THIS_MODULE);
+	kfree(given);
+	kfree(late);
+	pr_info("bulkhead: %llu MiB at %#llx and %u cores are other sandboxes' now\n", machine.len >> 20, machine.at,
+		machine.count);
+	return err;
+failed:
+	undo();
+	kfree(given);
+	kfree(late);
+	return err;
+}
+
+static int disable(void)
+{
+	int err;
+
+	if (!machine.on)
+		return -ENOENT;
+	atomic_set(&kept, 0);
+	err = stop_machine(leave, NULL, cpu_online_mask);
+	if (!err && atomic_read(&kept)) {
+		pr_err("bulkhead: other sandboxes run: bulkheadctl list shows them, bulkheadctl stop ends one\n");
+		err = -EBUSY;
+	}
+	if (err)
+		return err;
+	cpu_hotplug_enable();
+	reset_others();
+	machine.on = false;
+	undo();
+	module_put(THIS_MODULE);
+	pr_info("bulkhead: this Linux has its machine again\n");
+	return 0;
+}
+
+static long control(struct file *unused, unsigned int request, unsigned long argument)
+{
+	struct bh_image image;
+	struct bh_state state = {};
+	long err;
+
+	if (mutex_lock_interruptible(&lock))
+		return -EINTR;
+	switch (request) {
+	case BH_ENABLE:
+		err = copy_from_user(&image, (void __user *)argument, sizeof(image)) ? -EFAULT : enable(&image);
+		break;
+	case BH_DISABLE:
+		err = disable();
+		break;
+	case BH_STATE:
+		state.on = machine.on;
+		state.at = machine.on ? machine.at : 0;
+		state.len = machine.on ? machine.len : 0;
+		err = copy_to_user((void __user *)argument, &state, sizeof(state)) ? -EFAULT : 0;
+		break;
+	default:
+		err = -ENOTTY;
+	}
+	mutex_unlock(&lock);
+	return err;
+}
+
+/* A sandbox cannot put the machine to sleep. */
+static int sleeps(struct notifier_block *unused, unsigned long event, void *data)
+{
+	bool begins = event == PM_SUSPEND_PREPARE || event == PM_HIBERNATION_PREPARE;
+
+	return begins && machine.on ? notifier_from_errno(-EBUSY) : NOTIFY_DONE;
+}
+
+static struct notifier_block sleep_notifier = { .notifier_call = sleeps };
+
+static const struct file_operations operations = {
+	.owner = THIS_MODULE,
+	.unlocked_ioctl = control,
+};
+
+static struct miscdevice device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "bulkhead",
+	.fops = &operations,
+	.mode = 0600,
+};
+
+static int __init begin(void)
+{
+	int err = misc_register(&device);
+
+	if (!err)
+		register_pm_notifier(&sleep_notifier);
+	return err;
+}
+
+static void __exit end(void)
+{
+	unregister_pm_notifier(&sleep_notifier);
+	misc_deregister(&device);
+}
+
+module_init(begin);
+module_exit(end);
+MODULE_DESCRIPTION("Starts Bulkhead under this Linux");
+MODULE_LICENSE("GPL");

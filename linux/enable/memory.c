@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory of this Linux for the image and all other sandboxes. A boot memory block goes by hot-unplug: its pages have no
+ * struct page any more, so no direct map, no /proc/kcore and no dump.
+ */
+#include <linux/ioport.h>
+#include <linux/memory.h>
+#include <linux/memory_hotplug.h>
+#include <linux/mm.h>
+
+#include "enable.h"
+
+/* The name outlives the module: /proc/iomem keeps it. */
+static char *name;
+
+int bh_take(u64 len, u64 *at)
+{
+	u64 block = memory_block_size_bytes(), start;
+	int tried = 0, err = -ENOMEM;
+
+	if (!len || len % block) {
+		pr_err("bulkhead: the image takes %llu MiB, and this Linux gives memory in blocks of %llu MiB: say memory = \"%llu MiB\" in [under_linux]\n",
+		       len >> 20, block >> 20, max(block, round_up(len, block)) >> 20);
+		return -EINVAL;
+	}
+	/* The start-up code and the IOMMU's tables reach the first 4 GiB; low memory has what cannot move. */
+	for (start = (1ull << 32) - len; start >= len; start -= block) {
+		if (region_intersects(start, len, IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY, IORES_DESC_NONE) !=
+		    REGION_INTERSECTS)
+			continue;
+		tried++;
+		err = offline_and_remove_memory(start, len);
+		if (!err) {
+			*at = start;
+			return 0;
+		}
+	}
+	pr_err("bulkhead: %d blocks of %llu MiB tried, and not one can be had (%d): free memory, or boot with movable_node or kernelcore=\n",
+	       tried, len >> 20, err);
+	return err;
+}
+
+int bh_give(u64 at, u64 len)
+{
+	int err;
+
+	if (!name)
+		name = kstrdup("System RAM (bulkhead)", GFP_KERNEL);
+	if (!name)
+		return -ENOMEM;
+	err = add_memory_driver_managed(0, at, len, name, MHP_NONE);
+	if (err)
+		pr_err("bulkhead: memory at %#llx does not come back (%d)\n", at, err);
+	return err;
+}
