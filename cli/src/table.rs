@@ -94,6 +94,7 @@ pub fn guest(guest: &Guest) -> String {
     match guest {
         Guest::Linux { kernel, .. } => format!("linux {}", file(kernel)),
         Guest::Bare { program, .. } => format!("bare {}", file(program)),
+        Guest::Running => "linux that runs".into(),
         Guest::Kernel(kernel) => format!("kernel {}", file(&kernel.file)),
     }
 }

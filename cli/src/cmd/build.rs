@@ -2,6 +2,7 @@
 
 use super::ManifestArguments;
 use crate::output;
+use bulkhead_manifest::Checked;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,6 +20,12 @@ pub struct Arguments {
     /// Wrap it into an ISO that boots on BIOS and on UEFI.
     #[arg(long)]
     iso: bool,
+    /// Write a file that a running Linux starts the system from: it becomes the sandbox that `[under_linux]` names.
+    #[arg(long, conflicts_with = "iso")]
+    under_linux: bool,
+    /// Cores that the machine has: its first ones. Without it there are all that its description names.
+    #[arg(long, value_name = "N", requires = "under_linux")]
+    cores: Option<usize>,
 }
 
 /// Runs it.
@@ -32,6 +39,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     };
     if let Some(learner) = super::learners(&checked).first().filter(|_| arguments.release) {
         return output::fail(&format!("{learner}: no release has a sandbox that learns"));
+    }
+    if arguments.under_linux {
+        return under_linux(arguments, &checked);
     }
     let baked = match bulkhead_run::build(&checked, &arguments.manifest.folder()) {
         Ok(baked) => baked,
@@ -54,6 +64,27 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "{}: {written} bytes, a monitor's text is {} bytes\n",
         arguments.output.display(),
         baked.map.text_bytes
+    ));
+    ExitCode::SUCCESS
+}
+
+/// Writes the file from which a running Linux starts the system.
+fn under_linux(arguments: &Arguments, checked: &Checked) -> ExitCode {
+    let cores = arguments.cores.unwrap_or(usize::MAX);
+    let late = match bulkhead_run::build_late(checked, &arguments.manifest.folder(), cores) {
+        Ok(late) => late,
+        Err(error) => return output::fail(&error.to_string()),
+    };
+    let file = late.file();
+    if let Err(error) = std::fs::write(&arguments.output, &file) {
+        return output::fail(&format!("{}: {error}", arguments.output.display()));
+    }
+    output::result(&format!(
+        "{}: {} bytes, {} addresses in an image for a block of {} MiB\n",
+        arguments.output.display(),
+        file.len(),
+        late.relocations.len(),
+        late.block >> 20
     ));
     ExitCode::SUCCESS
 }

@@ -16,7 +16,14 @@ pub struct Confinement {
     pub asid: u32,
     /// An INIT from another monitor takes the core from its guest, too. No guest can send one.
     pub init: bool,
+    /// The guest is a Linux that ran before: see [`running`].
+    pub running: bool,
 }
+
+/// Intercepts of a Linux that runs already, beside those of all guests that are left out. It has looked at CPUID, and
+/// idles by MWAIT where the processor has it.
+const LEFT_RUNNING: u64 =
+    intercept::CPUID | intercept::MONITOR | intercept::MWAIT | intercept::MWAIT_ARMED;
 
 /// 64-bit entry of a first core.
 #[derive(Clone, Copy, Debug)]
@@ -51,15 +58,27 @@ fn segment(
     out(at + 8, base);
 }
 
-fn common(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
-    let all = if c.init { INTERCEPT_ALL & !intercept::INIT } else { INTERCEPT_ALL };
+/// The part of a control block that confines its guest, whatever the guest's state.
+fn confined(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
+    let init = if c.init { intercept::INIT } else { 0 };
+    let all = INTERCEPT_ALL & !init & !if c.running { LEFT_RUNNING } else { 0 };
     out(INTERCEPT_LOW, EXCEPTION_BITS | all << 32);
-    out(INTERCEPT_HIGH, INTERCEPT_ALL >> 32 | INTERCEPT_BROADCAST << 32);
+    out(INTERCEPT_HIGH, all >> 32 | INTERCEPT_BROADCAST << 32);
     out(IOPM, c.iopm);
     out(MSRPM, c.msrpm);
     out(ASID, u64::from(c.asid) | TLB_FLUSH_ALL);
     out(NP_ENABLE, 1);
     out(N_CR3, c.n_cr3);
+}
+
+/// A core of a Linux that runs already: its confinement, without any state. The code that puts the monitor below it
+/// fills the state in, as it finds it.
+pub fn running(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
+    confined(&Confinement { running: true, ..*c }, out);
+}
+
+fn common(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
+    confined(c, out);
     out(G_PAT, PAT_AT_RESET);
     out(DR6, 0xFFFF_0FF0);
     out(DR7, 0x400);
@@ -112,7 +131,7 @@ mod tests {
     #[test]
     fn what_limits_say_of_counters_and_bus_locks_is_in_the_control_block() {
         let confinement =
-            Confinement { iopm: 0x1000, msrpm: 0x4000, n_cr3: 0x6000, asid: 1, init: false };
+            Confinement { iopm: 0x1000, msrpm: 0x4000, n_cr3: 0x6000, asid: 1, init: false, running: false };
         let entry = Entry64 { rip: 0x20_0000, rsp: 0x30_0000, cr3: 0x1000, gdt: 0x2000 };
         let mut blocks = [[0u32; 0x1000 / 4]; 2];
         let write = |words: &mut [u32], at: u16, value: u64| {
@@ -129,5 +148,32 @@ mod tests {
             assert_eq!(words[0x010 / 4] & 0x7F, 0x7F);
             assert_eq!(words[0x014 / 4] & 1, 1);
         }
+    }
+
+    #[test]
+    fn a_linux_that_runs_keeps_cpuid_and_mwait_and_its_state() {
+        let confinement = Confinement {
+            iopm: 0x1000,
+            msrpm: 0x4000,
+            n_cr3: 0x6000,
+            asid: 1,
+            init: false,
+            running: false,
+        };
+        let mut block = [None; 0x1000 / 4];
+        running(&confinement, &mut |at, value| block[usize::from(at) / 4] = Some(value));
+        let field = |at: u16| block[usize::from(at) / 4];
+        let (low, high) = (field(INTERCEPT_LOW).unwrap(), field(INTERCEPT_HIGH).unwrap());
+        let all = low >> 32 | high << 32;
+        assert_eq!(all & INTERCEPT_ALL, INTERCEPT_ALL & !LEFT_RUNNING);
+        assert_ne!(all & intercept::INIT, 0);
+        assert_eq!((field(N_CR3), field(NP_ENABLE)), (Some(0x6000), Some(1)));
+        assert!([RIP, CR0, CR3, EFER, G_PAT, RFLAGS, CS].iter().all(|at| field(*at).is_none()));
+        // A core that is started again stays as free, and has a state.
+        let mut started = [None; 0x1000 / 4];
+        let again = Confinement { running: true, ..confinement };
+        real_mode(&again, &mut |at, value| started[usize::from(at) / 4] = Some(value));
+        let kept = block.iter().zip(&started).all(|(own, again)| own.is_none() || own == again);
+        assert!(kept && started[usize::from(CR0) / 4] == Some(0x10));
     }
 }

@@ -50,11 +50,13 @@ pub struct Map {
     pub text_bytes: u64,
     /// Bytes of boot text and data.
     pub boot_bytes: u64,
+    /// Fields of the boot code that hold an address in it: their addresses, if it was moved.
+    pub fields: Vec<u64>,
 }
 
 /// A baked image.
 pub struct Baked {
-    /// The file's contents, to be loaded at [`Facts::image`](plan::Facts::image).
+    /// The file's contents, to be loaded at the start of [`Plan::image`].
     pub bytes: Vec<u8>,
     /// The plan that it follows.
     pub plan: Plan,
@@ -151,6 +153,7 @@ struct Led<'a, H> {
     ops: &'a [ConfigOp],
     launch: &'a [Op],
     boot: Range,
+    running: Range,
     own: H,
 }
 
@@ -162,8 +165,7 @@ fn image<T: Target>(
     monitors: &[Program],
     len: u64,
 ) -> Result<(Vec<u8>, Map), Error> {
-    let facts = plan.machine.arch.facts();
-    let mut image = Growing { plan, pages: Pages::new(facts), map: Map::default() };
+    let mut image = Growing { plan, pages: Pages::new(plan), map: Map::default() };
     let boot = image.boot::<T>(boot)?;
     image.map.traces = traces(plan, guests);
     let pristine = guests.iter().enumerate().map(|(owner, guest)| image.pristine(owner, guest));
@@ -183,6 +185,7 @@ fn image<T: Target>(
     image.part(image.map.header, None, "compiled manifest");
 
     let (mut sandboxes, mut grants, mut lines) = (Vec::new(), Vec::new(), None);
+    let mut running = Range::default();
     let mut launch = cleared(plan)?;
     let baked = guests.iter().zip(&pristine).enumerate();
     if plan.multikernel {
@@ -214,6 +217,9 @@ fn image<T: Target>(
             image.map.parts.extend(made.parts);
             image.map.spaces.push(made.spaces);
             grants.extend(made.grants);
+            if plan.runs(index) {
+                running = made.running;
+            }
         }
     }
     let tables = image.pages.end();
@@ -222,7 +228,8 @@ fn image<T: Target>(
     debug_assert_eq!(ops.len(), steps);
     image.map.events = (made.events.start, made.events.len);
     image.part(tables, None, "IOMMU: device table, commands, events");
-    let led = Led { sandboxes: &sandboxes, ops: &ops, launch: &launch, boot, own: made.header };
+    let (sandboxes, ops, launch) = (&sandboxes[..], &ops[..], &launch[..]);
+    let led = Led { sandboxes, ops, launch, boot, running, own: made.header };
     Ok(image.finish::<T>(led, len))
 }
 
@@ -256,12 +263,15 @@ impl Growing<'_> {
 
     /// Puts the boot code first, with the loaders' headers.
     fn boot<T: Target>(&mut self, boot: &Program) -> Result<Range, Error> {
-        let base = self.plan.machine.arch.facts().image;
+        let (base, linked) = (self.plan.image.start, self.plan.machine.arch.facts().image);
         let (start, mut bytes) = boot.flat();
-        if start != base {
+        if start != linked {
             return Err(Error::Program(format!(
-                "the boot code is linked at {start:#x}, not at {base:#x}"
+                "the boot code is linked at {start:#x}, not at {linked:#x}"
             )));
+        }
+        if base != linked {
+            (bytes, self.map.fields) = boot.moved("boot code", base)?;
         }
         let headers = T::headers(boot.entry);
         bytes[..headers.len()].copy_from_slice(&headers);
@@ -324,7 +334,7 @@ impl Growing<'_> {
         let record = self.pages.put(led.launch.as_bytes());
         self.part_if_any(record, "launch record");
         self.map.parts.iter_mut().for_each(|part| part.look(&self.map.spaces, facts.page));
-        let (base, at, end) = (facts.image, self.map.header, self.pages.end());
+        let (base, at, end) = (self.plan.image.start, self.map.header, self.pages.end());
         let mut header = T::Header::new_zeroed();
         header.magic = MAGIC;
         header.version = VERSION;
@@ -336,6 +346,9 @@ impl Growing<'_> {
         header.own = (size_of::<T::Header>() - size_of::<image::Header>()) as u32;
         header.launch = Range { start: record, len: size_of_val(led.launch) as u64 };
         header.monitors = info::monitors(self.plan);
+        header.running = led.running;
+        let block = self.plan.block.unwrap_or_default();
+        header.block = Range { start: block.start, len: block.len };
         T::describe(&mut header, self.plan, led.own);
         let mut pages = self.pages;
         pages.store(at, &header);

@@ -108,6 +108,7 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
     config.cores = sandbox.cores.len() as u32;
     config.sandboxes = input.plan.sandboxes.len() as u32;
     config.begin = match sandbox.autostart {
+        _ if input.plan.runs(input.index) => State::Running as u32,
         true => State::Launching as u32,
         false => State::Stopped as u32,
     };
@@ -311,7 +312,7 @@ fn channels<T: Target>(
             armed: word(rx, ARMED),
             message: T::signal(core, bell.vector),
             aim: match receiver.guest {
-                plan::Guest::Linux { .. } => aims + 8 * u64::from(bell.nth),
+                plan::Guest::Linux { .. } | plan::Guest::Running => aims + 8 * u64::from(bell.nth),
                 _ => 0,
             },
             cores: T::cores(&receiver.core_ids),
@@ -400,7 +401,8 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
         (loads(plan, index).is_some(), need::LOADS),
         (control, need::CONTROL),
         (channels, need::CHANNELS),
-        (matches!(sandbox.guest, plan::Guest::Linux { .. }), need::LINUX),
+        (matches!(sandbox.guest, plan::Guest::Linux { .. } | plan::Guest::Running), need::LINUX),
+        (plan.runs(index), need::RUNNING),
         (sandbox.watch.is_some(), need::WATCHDOG),
         (!sandbox.ladders.is_empty() || failure, need::LADDER),
         (sandbox.snapshot > 0, need::SNAPSHOT),
@@ -416,6 +418,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
     let told = [
         (config.functions.len != 0, need::DEVICES, "PCI functions"),
         (config.cores > 1, need::CORES, "several cores"),
+        (config.begin == State::Running as u32, need::RUNNING, "a guest that runs already"),
         (config.links.len != 0, need::LINKS, "links"),
         (config.loads != 0, need::LOADS, "loading"),
         (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
@@ -438,7 +441,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
 /// The launch record: zero all RAM, copy what of the pristine guest lies below an address.
 fn launch(input: &Input, below: u64) -> impl Iterator<Item = Op> {
     let rams = &input.plan.sandboxes[input.index].ram;
-    let image = input.plan.machine.arch.facts().image;
+    let image = input.plan.image.start;
     let zero =
         rams.iter().map(|r| Op { kind: Op::ZERO, dst: GUEST_VA + r.gpa, src: 0, len: r.len });
     let copy = input.pristine.iter().filter(move |p| p.gpa < below).map(move |p| Op {

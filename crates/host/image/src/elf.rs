@@ -2,9 +2,12 @@
 
 use crate::Error;
 use bulkhead_arch::Rights;
-use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD, PT_TLS};
+use object::elf::{self, FileHeader64, PF_W, PF_X, PT_LOAD, PT_TLS};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+use object::{
+    Endianness, File, Object, ObjectSection, ObjectSymbol, Relocation, RelocationFlags,
+    RelocationTarget, SectionFlags,
+};
 
 /// A loadable segment.
 #[derive(Clone, Debug)]
@@ -114,6 +117,88 @@ impl Program {
             bytes[at..at + s.bytes.len()].copy_from_slice(&s.bytes);
         }
         (start, bytes)
+    }
+
+    /// Bytes in memory of a program that is moved to another address as a whole, and the addresses there of all fields
+    /// that hold an address in it. A field has four or eight bytes. The linker has to keep relocations (`--emit-relocs`).
+    ///
+    /// # Errors
+    /// There are none, or there is one that is not known here.
+    pub fn moved(&self, name: &str, to: u64) -> Result<(Vec<u8>, Vec<u64>), Error> {
+        let wrong = |what: String| Error::Program(format!("{name}: {what}"));
+        let file = File::parse(&*self.data).map_err(|e| wrong(e.to_string()))?;
+        let (start, mut bytes) = self.flat();
+        let end = start + bytes.len() as u64;
+        let loaded = |section: &object::Section| match section.flags() {
+            SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & elf::SHF_ALLOC.0 != 0,
+            _ => false,
+        };
+        let (mut fields, mut any) = (Vec::new(), false);
+        for section in file.sections().filter(loaded) {
+            for (at, relocation) in section.relocations() {
+                any = true;
+                let offset = at.checked_sub(start).filter(|_| at < end).unwrap_or(u64::MAX);
+                let held = bytes.get(offset as usize..).and_then(|bytes| bytes.first_chunk());
+                let held = u64::from(held.map_or(0, |field| u32::from_le_bytes(*field)));
+                let len = field(&file, (at, held), &relocation, start..=end).map_err(&wrong)?;
+                fields.extend(len.map(|len| (offset, len)));
+            }
+            if section.name() == Ok(".got") {
+                let words = (0..section.size() / 8).map(|n| (section.address() + 8 * n - start, 8));
+                fields.extend(words.filter(|word| (start..=end).contains(&read(&bytes, *word))));
+            }
+        }
+        if !any {
+            return Err(wrong("it has no relocations: link it with `--emit-relocs`".into()));
+        }
+        fields.sort_unstable();
+        fields.dedup();
+        for &(offset, len) in &fields {
+            let beyond = || wrong(format!("a relocation at {:#x} is outside of it", start + offset));
+            let moved = read(&bytes, (offset, len)).wrapping_add(to.wrapping_sub(start));
+            let field = bytes.get_mut(offset as usize..).and_then(|bytes| bytes.get_mut(..len));
+            field.ok_or_else(beyond)?.copy_from_slice(&moved.to_le_bytes()[..len]);
+        }
+        Ok((bytes, fields.into_iter().map(|(offset, _)| to + offset).collect()))
+    }
+}
+
+/// Reads a field of up to eight bytes; 0 if it is not there.
+fn read(bytes: &[u8], (offset, len): (u64, usize)) -> u64 {
+    let field = bytes.get(offset as usize..).and_then(|bytes| bytes.get(..len)).unwrap_or(&[]);
+    field.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+}
+
+/// Bytes of the field that a relocation is about, if it has to be moved with its program (System V ABI for x86-64,
+/// 4.4.1). `held` is its first half, `inside` the program's addresses.
+fn field(
+    file: &File,
+    (at, held): (u64, u64),
+    relocation: &Relocation,
+    inside: std::ops::RangeInclusive<u64>,
+) -> Result<Option<usize>, String> {
+    let RelocationFlags::Elf { r_type } = relocation.flags() else { return Ok(None) };
+    let target = match relocation.target() {
+        RelocationTarget::Symbol(index) => file.symbol_by_index(index).map(|s| s.address()).ok(),
+        RelocationTarget::Section(index) => file.section_by_index(index).map(|s| s.address()).ok(),
+        _ => None,
+    };
+    let target = target.ok_or_else(|| format!("the relocation at {at:#x} has no target"))?;
+    let moves = inside.contains(&target);
+    match r_type {
+        elf::R_X86_64_NONE => Ok(None),
+        elf::R_X86_64_64 => Ok(moves.then_some(8)),
+        elf::R_X86_64_32 | elf::R_X86_64_32S => Ok(moves.then_some(4)),
+        // The linker has made an instruction with the address itself of one that loads it.
+        elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX => {
+            Ok((moves && held == target).then_some(4))
+        }
+        // Both ends move together.
+        elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 | elf::R_X86_64_PC64 if moves => Ok(None),
+        elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 | elf::R_X86_64_PC64 => {
+            Err(format!("the relocation at {at:#x} leads out of it, to {target:#x}"))
+        }
+        other => Err(format!("the relocation at {at:#x} is of a kind that is not known: {other}")),
     }
 }
 

@@ -20,6 +20,7 @@ pub mod end;
 mod guest;
 mod info;
 mod kernel;
+pub mod late;
 mod monitor;
 mod multikernel;
 mod nested;
@@ -57,6 +58,8 @@ pub enum Error {
     Program(String),
     /// The system does not fit in the machine's memory.
     Misfit(Vec<bulkhead_plan::Misfit>),
+    /// The system cannot start under a Linux that runs.
+    Refused(Box<bulkhead_plan::Refused>),
     /// Interrupt lines that cannot be given away so.
     Lines(String),
     /// Tables could not be built: a fault in the plan.
@@ -71,12 +74,19 @@ impl fmt::Display for Error {
             Self::Misfit(misfit) => {
                 write!(f, "the system does not fit in the machine's memory: {misfit:?}")
             }
+            Self::Refused(why) => write!(f, "{why}"),
             Self::Tables(error) => write!(f, "the tables cannot be built: {error:?}"),
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+impl From<bulkhead_plan::Refused> for Error {
+    fn from(why: bulkhead_plan::Refused) -> Self {
+        Self::Refused(Box::new(why))
+    }
+}
 
 impl From<bulkhead_arch::MapError> for Error {
     fn from(error: bulkhead_arch::MapError) -> Self {

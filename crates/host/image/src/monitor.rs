@@ -57,6 +57,8 @@ pub struct Made {
     pub parts: Vec<Part>,
     /// Rights of its functions.
     pub grants: Vec<Grant>,
+    /// Control blocks of a Linux that runs already; empty for any other guest.
+    pub running: Range,
     /// Its address spaces.
     pub spaces: Spaces,
 }
@@ -125,7 +127,7 @@ pub fn bake<T: Target>(
 
     let confining = pages.end();
     let host = host.unwrap_or_else(|| pages.take(cores * facts.page));
-    let traps = T::traps(pages, sandbox);
+    let traps = T::traps(pages, input.plan, input.index);
     let memory = nested::own_memory(input.plan, input.index, input.guest);
     let (reports, machine) = (&input.shared.reports, &input.plan.machine);
     let with_its_sandbox =
@@ -154,8 +156,11 @@ pub fn bake<T: Target>(
         reports,
         ends: &functions.ends,
     };
-    let (reached, root) =
-        nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?;
+    let runs = input.plan.runs(input.index);
+    let (reached, root) = match runs {
+        true => nested::under_linux::<T::Nested>(pages, input.plan, input.index, memory, &shown)?,
+        false => nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?,
+    };
     let links = nested::links::<T::Nested>(pages, input.plan, input.index, root)?;
     let roles = nested::roles::<T::Nested>(pages, input.plan, input.index, root)?;
     let mut others = Vec::new();
@@ -174,14 +179,25 @@ pub fn bake<T: Target>(
 
     let config_pa = pages.end();
     let control = [control, host];
+    let confine = || Confine {
+        traps,
+        root,
+        tag: input.index as u32 + 1,
+        ticks: sandbox.watch.is_some(),
+        // The Linux under which a system starts can have its cores back.
+        taken: input.plan.is_taken(input.index) || input.plan.block.is_some() && !runs,
+        running: runs,
+    };
+    let mut running = Range::default();
+    if runs {
+        running = Range { start: control[0], len: cores * facts.page };
+        for block in (0..cores).map(|core| running.start + core * facts.page) {
+            let fields = T::running(&confine());
+            fields.iter().for_each(|op| pages.store(block + op.dst, &op.src));
+        }
+    }
     let told = |shadow, lines| Told {
-        confine: Confine {
-            traps,
-            root,
-            tag: input.index as u32 + 1,
-            ticks: sandbox.watch.is_some(),
-            taken: input.plan.is_taken(input.index),
-        },
+        confine: confine(),
         control,
         functions: &functions,
         shadow,
@@ -236,7 +252,8 @@ pub fn bake<T: Target>(
     described.spare_entry_va = input.spare.map_or(0, |program| program.entry);
     described.info_pa = info_pa;
     let grants = grants(input.plan, input.index, io_root, &roots, &functions.remap);
-    Ok(Made { sandbox: described, parts, grants, spaces: Spaces { monitor: own, guest: reached } })
+    let spaces = Spaces { monitor: own, guest: reached };
+    Ok(Made { sandbox: described, parts, grants, running, spaces })
 }
 
 /// The address space of a monitor: all that it reaches, with which rights, and why.
@@ -328,7 +345,7 @@ fn space<T: Target>(
     let others = input.standbys.iter().flat_map(|standby| &standby.pristine);
     for p in input.pristine.iter().chain(others) {
         let (first, end) = (p.pa / page * page, (p.pa + p.len).next_multiple_of(page));
-        let at = PRISTINE_VA + (first - facts.image);
+        let at = PRISTINE_VA + (first - plan.image.start);
         own.add(at, first, end - first, Rights::R, "pristine guest");
     }
     if let Some(start) = facts.start_code {

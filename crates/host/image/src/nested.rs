@@ -4,12 +4,13 @@ use crate::guest::Guest;
 use crate::pages::Pages;
 use crate::space::Space;
 use crate::{Error, end, pci};
-use bulkhead_arch::{MapError, Memory, Rights, Stage2, TableMemory};
+use bulkhead_arch::{Entry, MapError, Memory, PageFormat, Rights, Stage2, TableMemory};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::ROLE_TABLES_VA;
 use bulkhead_layout::role::ROLES;
 use bulkhead_plan::{Access, Granted, Plan, Ram, Reach, Span, What};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 /// Memory that a sandbox and its devices reach: its RAM with its rights, and its channels.
 pub fn own_memory(plan: &Plan, index: usize, guest: &Guest) -> Space {
@@ -207,16 +208,9 @@ pub fn links<F: Stage2>(
     Ok(all)
 }
 
-/// The nested tables: own memory, what it is shown, devices' registers. Gives the space and the root.
-pub fn tables<F: Stage2>(
-    pages: &mut Pages,
-    plan: &Plan,
-    index: usize,
-    mut space: Space,
-    shown: &Shown,
-) -> Result<(Space, u64), Error> {
+/// Returns own memory and what a sandbox is shown, and devices' registers.
+fn reached<F: Stage2>(plan: &Plan, index: usize, mut space: Space, shown: &Shown) -> Space {
     let sandbox = &plan.sandboxes[index];
-    let own: Vec<Span> = space.regions.iter().map(|m| Span { start: m.at, len: m.len }).collect();
     let reach = plan.reach(index);
     let of_image = |space: &mut Space, page: &dyn Fn(What) -> Option<(u64, &'static str)>| {
         for &Reach { at, len, what, .. } in &reach {
@@ -245,6 +239,76 @@ pub fn tables<F: Stage2>(
         What::States(n) => Some((shown.ends[n].states, "states of a channel's peers")),
         _ => None,
     });
+    space
+}
+
+/// A format with pages of two sizes: the smallest ones, and those of the level above.
+struct Small<F>(PhantomData<F>);
+
+impl<F: PageFormat> PageFormat for Small<F> {
+    const PAGE: u64 = F::PAGE;
+    const LEVELS: u32 = F::LEVELS;
+    const LARGEST: u32 = if F::LARGEST > 1 { 1 } else { F::LARGEST };
+
+    fn page(pa: u64, rights: Rights, memory: Memory, level: u32) -> u64 {
+        F::page(pa, rights, memory, level)
+    }
+
+    fn table(pa: u64, level: u32) -> u64 {
+        F::table(pa, level)
+    }
+
+    fn decode(entry: u64, level: u32) -> Entry {
+        F::decode(entry, level)
+    }
+
+    fn empty() -> u64 {
+        F::empty()
+    }
+}
+
+/// The nested tables of a Linux that runs already: all memory below 4 GiB and all RAM above, at its own address, in
+/// pages of which the late boot code takes out those of the block. What the Linux is shown, as any guest, takes the
+/// place of what the machine has there.
+pub fn under_linux<F: Stage2>(
+    pages: &mut Pages,
+    plan: &Plan,
+    index: usize,
+    space: Space,
+    shown: &Shown,
+) -> Result<(Space, u64), Error> {
+    /// Registers of the cores' own interrupt controllers (APM 16.3.1): the monitor has them.
+    const LOCAL_APIC: Span = Span { start: 0xFEE0_0000, len: 1 << 20 };
+    const LOW: Span = Span { start: 0, len: 4 << 30 };
+    let mut space = reached::<F>(plan, index, space, shown);
+    let facts = plan.machine.arch.facts();
+    let start_code = facts.start_code.map(|start| Span { start, len: facts.page });
+    let links = plan.links.iter().filter(|link| link.concerns(index));
+    let mut holes: Vec<Span> = start_code.into_iter().chain([LOCAL_APIC]).collect();
+    // No other memory shares a link's table of entries.
+    holes.extend(links.map(|link| Span { start: link.gpa, len: facts.guest.link_stride }));
+    holes.extend(space.regions.iter().map(|region| Span { start: region.at, len: region.len }));
+    let high = plan.machine.banks.iter().flat_map(|bank| bank.without(LOW));
+    let mut left: Vec<Span> = [LOW].into_iter().chain(high).collect();
+    for hole in holes {
+        left = left.into_iter().flat_map(|piece| piece.without(hole)).collect();
+    }
+    left.iter().for_each(|all| space.add(all.start, all.start, all.len, Rights::RWX, "the machine"));
+    let root = space.bake::<Small<F>>(pages, None)?;
+    Ok((space, root.unwrap_or_default()))
+}
+
+/// The nested tables: own memory, what it is shown, devices' registers. Gives the space and the root.
+pub fn tables<F: Stage2>(
+    pages: &mut Pages,
+    plan: &Plan,
+    index: usize,
+    space: Space,
+    shown: &Shown,
+) -> Result<(Space, u64), Error> {
+    let sandbox = &plan.sandboxes[index];
+    let own: Vec<Span> = space.regions.iter().map(|m| Span { start: m.at, len: m.len }).collect();
+    let mut space = reached::<F>(plan, index, space, shown);
     // Functions that are not there read as all ones without an exit: a kernel
     // looks for them hundreds of times.
     let ends = plan.ends(index);

@@ -1,7 +1,7 @@
 //! The image while it grows: bytes by physical address, page by page.
 
 use bulkhead_arch::TableMemory;
-use bulkhead_plan::Facts;
+use bulkhead_plan::Plan;
 use zerocopy::{Immutable, IntoBytes};
 
 /// See the module.
@@ -12,10 +12,11 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Begins an image of that architecture.
+    /// Begins an image at its address.
     #[must_use]
-    pub const fn new(facts: &Facts) -> Self {
-        Self { start: facts.image, page: facts.page, bytes: Vec::new() }
+    pub const fn new(plan: &Plan) -> Self {
+        let page = plan.machine.arch.facts().page;
+        Self { start: plan.image.start, page, bytes: Vec::new() }
     }
 
     /// Address of the next page to be handed out.

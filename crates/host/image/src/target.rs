@@ -48,12 +48,18 @@ pub trait Target {
     /// # Errors
     /// Files that cannot be read or are not what they should be.
     fn guest(plan: &Plan, index: usize) -> Result<Guest, Error>;
-    /// Bakes two tables of the registers that a guest reaches beside memory, or makes two registers of traps.
-    fn traps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2];
+    /// Bakes two tables of the registers that a guest, by its index, reaches beside memory, or makes two registers of
+    /// traps.
+    fn traps(pages: &mut Pages, plan: &Plan, index: usize) -> [u64; 2];
     /// Control block of a first core.
     fn first(confine: &Confine, entry: &Entry) -> Vec<Op>;
     /// Control block of a core that another one starts.
     fn further(confine: &Confine) -> Vec<Op>;
+    /// Confinement of a core of a Linux that runs already, as stores into its control block; nothing where there is no
+    /// such guest.
+    fn running(_: &Confine) -> Vec<Op> {
+        Vec::new()
+    }
     /// Why the processor would refuse a start state, by the manual's checks.
     fn refused(_: &[Op]) -> Option<String> {
         None
@@ -92,4 +98,6 @@ pub struct Confine {
     pub ticks: bool,
     /// A peer takes its cores, also from its guest.
     pub taken: bool,
+    /// It is a Linux that runs already.
+    pub running: bool,
 }

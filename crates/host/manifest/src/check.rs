@@ -89,6 +89,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         version: decoder.one("version"),
         system: decoder.one("system"),
         run: decoder.one("run"),
+        under_linux: decoder.one("under_linux"),
         sandboxes: decoder.many("sandbox"),
         channels: decoder.many("channel"),
         healths: decoder.many("health"),

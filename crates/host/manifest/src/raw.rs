@@ -20,6 +20,8 @@ pub struct Manifest {
     pub system: System,
     /// How `bulkhead run` runs it.
     pub run: Option<Run>,
+    /// How it starts under a Linux that runs already.
+    pub under_linux: Option<UnderLinux>,
     /// The sandboxes. Their order gives their indices.
     #[serde(default)]
     pub sandbox: Vec<Sandbox>,
@@ -89,6 +91,22 @@ pub struct Run {
     /// Networks of the machine that are one, without a world outside.
     #[serde(default)]
     pub hub: Vec<String>,
+}
+
+/// How the system starts under a Linux that runs already, by `bulkhead build --under-linux`. An image that starts the
+/// machine itself is not concerned.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnderLinux {
+    /// The Linux sandbox that the running Linux becomes.
+    pub sandbox: String,
+    /// Memory that is taken from it, for the image and all other sandboxes: a multiple of `"128 MiB"`.
+    #[serde(default = "block")]
+    pub memory: String,
+}
+
+fn block() -> String {
+    "128 MiB".into()
 }
 
 /// A file behind a drive of the machine.

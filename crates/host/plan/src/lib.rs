@@ -16,6 +16,7 @@ mod rights;
 mod severed;
 mod system;
 mod types;
+mod under_linux;
 mod watch;
 mod x86;
 
@@ -30,5 +31,6 @@ pub use rights::{RIGHTS, Right, Rings, doorbell};
 pub use severed::Severed;
 pub use system::*;
 pub use types::*;
+pub use under_linux::{BLOCK, BLOCK_MOST, Refused, UnderLinux};
 pub use watch::{Alive, Hpet, Tick, Watch, ticks};
 pub use x86::{PIT, RTC};

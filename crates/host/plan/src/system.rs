@@ -2,7 +2,7 @@
 //! that describe the plan, so the image's length is an input: a builder guesses it, bakes, and asks again.
 
 use crate::place::{Refusal, Wish, place};
-use crate::{Channel, Drive, Facts, Link, Machine, Plan, Ram, Role, Sandbox, Span};
+use crate::{Channel, Drive, Facts, Link, Machine, Plan, Ram, Role, Sandbox, Span, UnderLinux};
 use std::path::PathBuf;
 
 /// A sandbox and the memory it wants.
@@ -45,6 +45,10 @@ pub struct System {
     pub drives: Vec<Drive>,
     /// Networks of the machine that are one.
     pub hub: Vec<String>,
+    /// How it starts under a Linux that runs already, if its manifest says so. It means nothing to other images.
+    pub under_linux: Option<UnderLinux>,
+    /// Memory that is taken from that Linux, in a system that starts so ([`System::under_linux`]).
+    pub block: Option<Span>,
 }
 
 /// Text for the end of a guest's arguments.
@@ -72,7 +76,7 @@ pub enum Owner {
 /// Why a system does not fit in its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The image does not fit in the RAM at [`Facts::image`](crate::Facts::image).
+    /// The image does not fit in the RAM at its address ([`System::image_at`]).
     Image {
         /// Its length.
         len: u64,
@@ -143,6 +147,7 @@ impl System {
             manifest: self.manifest.clone(),
             machine: self.machine.clone(),
             image,
+            block: self.block,
             multikernel: self.multikernel,
             sandboxes,
             channels,
@@ -168,8 +173,14 @@ impl System {
         self.machine.ram.iter().copied().filter(|piece| seen.encloses(*piece)).collect()
     }
 
+    /// Address of its image.
+    #[must_use]
+    pub fn image_at(&self) -> u64 {
+        self.block.map_or(self.facts().image, |block| block.start)
+    }
+
     fn image(&self, len: u64) -> Result<Span, Misfit> {
-        let start = self.facts().image;
+        let start = self.image_at();
         let room = self
             .machine
             .ram

@@ -233,6 +233,8 @@ pub enum Guest {
     },
     /// Bulkhead's kernel, with programs.
     Kernel(Box<Kernel>),
+    /// A Linux that runs already, on all memory but [`Plan::block`], when its monitor begins.
+    Running,
 }
 
 impl Default for Guest {
@@ -249,6 +251,7 @@ impl Guest {
             Self::Linux { cmdline, .. } => Some(cmdline),
             Self::Bare { args, .. } => Some(args),
             Self::Kernel(kernel) => Some(&mut kernel.programs.get_mut(program)?.args),
+            Self::Running => None,
         }
     }
 }
@@ -637,6 +640,8 @@ pub struct Plan {
     pub multikernel: bool,
     /// Memory set aside for the image (boot code, monitors, tables, pristine guests).
     pub image: Span,
+    /// Memory that is taken from a Linux that runs, the image's first; `None`: the image starts the machine.
+    pub block: Option<Span>,
     /// The sandboxes, by index.
     pub sandboxes: Vec<Sandbox>,
     /// The channels' regions, in the manifest's order.
@@ -665,6 +670,12 @@ pub struct Drive {
 }
 
 impl Plan {
+    /// Tells if a sandbox is the Linux that runs before its monitor does.
+    #[must_use]
+    pub fn runs(&self, sandbox: usize) -> bool {
+        self.sandboxes.get(sandbox).is_some_and(|sandbox| sandbox.guest == Guest::Running)
+    }
+
     /// Lists the roles that a sandbox can hold, with their numbers.
     pub fn roles_of(&self, sandbox: usize) -> impl Iterator<Item = (usize, &Role)> {
         let all = self.roles.iter().enumerate();

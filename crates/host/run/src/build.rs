@@ -1,6 +1,7 @@
 //! From a manifest to an image, and from an image to a bootable CD.
 
 use crate::Error;
+use bulkhead_image::late::Late;
 use bulkhead_image::{Baked, Programs, bake};
 use bulkhead_layout::need::MONITORS;
 use bulkhead_manifest::Checked;
@@ -13,6 +14,23 @@ use std::process::Command;
 /// # Errors
 /// Missing programs, files that are not what they should be, too little memory.
 pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
+    with(checked, artifacts, |programs| bake(&checked.system, programs))
+}
+
+/// Bakes a checked system that starts under a Linux, for the first `cores` cores of its machine.
+///
+/// # Errors
+/// See [`build`]; the system cannot start so.
+pub fn build_late(checked: &Checked, artifacts: &Path, cores: usize) -> Result<Late, Error> {
+    with(checked, artifacts, |programs| Late::bake(&checked.system, cores, programs))
+}
+
+/// Reads the boot code and the monitors, and bakes with them.
+fn with<T>(
+    checked: &Checked,
+    artifacts: &Path,
+    bake: impl FnOnce(&Programs<'_>) -> Result<T, bulkhead_image::Error>,
+) -> Result<T, Error> {
     let read = |name: &str| {
         let path = artifacts.join(name);
         let hint = |e| {
@@ -30,7 +48,7 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
         .collect::<Result<Vec<_>, _>>()?;
     let monitors = std::array::from_fn(|n| monitors[n].as_slice());
     let programs = Programs { boot: &boot, monitors };
-    bake(&checked.system, &programs).map_err(Error::Image)
+    bake(&programs).map_err(Error::Image)
 }
 
 /// Wraps an image into an ISO that GRUB boots on BIOS and on UEFI.

@@ -170,8 +170,8 @@ impl Target for Odd {
         bare(sandbox, start, &file, args, *enforce_segments)
     }
 
-    fn traps(_: &mut Pages, sandbox: &Sandbox) -> [u64; 2] {
-        [0xF0F0, !(sandbox.cores.len() as u64)]
+    fn traps(_: &mut Pages, plan: &Plan, index: usize) -> [u64; 2] {
+        [0xF0F0, !(plan.sandboxes[index].cores.len() as u64)]
     }
 
     fn first(confine: &Confine, entry: &Entry) -> Vec<Op> {

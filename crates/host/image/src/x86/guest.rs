@@ -55,6 +55,17 @@ pub fn load(plan: &Plan, index: usize, ends: &[End]) -> Result<Guest, Error> {
             bare(sandbox, start, &Program::parse(&name, &read(program)?)?, args, *enforce_segments)
         }
         Wanted::Kernel(kernel) => crate::kernel::load::<X86>(plan, index, kernel),
+        // All that it is at its monitor's first instruction is known on the target alone.
+        Wanted::Running => Ok(Guest {
+            pieces: Vec::new(),
+            entry: Entry { pc: 0, sp: 0, tables: 0 },
+            argument: 0,
+            segments: Vec::new(),
+            fixed: Vec::new(),
+            default_rights: Rights::RWX,
+            args: String::new(),
+            trace: None,
+        }),
     }
 }
 

@@ -187,7 +187,7 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
                 let last = own.iter().map(|(line, _)| line + 1).max().unwrap_or(0);
                 last.max(u32::BITS - pins.leading_zeros())
             }
-            Guest::Bare { .. } | Guest::Kernel(_) => count(&plan.machine),
+            Guest::Bare { .. } | Guest::Kernel(_) | Guest::Running => count(&plan.machine),
         },
         slots,
         level_vectors: level_vectors(plan, index)?,
@@ -232,7 +232,7 @@ pub fn level_vectors(plan: &Plan, index: usize) -> Result<[u64; 4], Error> {
                     )));
                 }
             }
-            Guest::Linux { .. } => {}
+            Guest::Linux { .. } | Guest::Running => {}
             Guest::Kernel(_) => {
                 if held(sandbox).is_some() {
                     if kernels == LEVELS {

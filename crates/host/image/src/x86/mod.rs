@@ -30,7 +30,7 @@ use bulkhead_arch::Stage2;
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::config::{Config, Leaf, Quiet};
 use bulkhead_arch_x86::ept::Ept;
-use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode};
+use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode, running};
 use bulkhead_arch_x86::vmcs::field;
 use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcb, vmcs};
 use bulkhead_ioapic::Lines;
@@ -66,11 +66,15 @@ pub trait Virtualization {
     const ABSENT: &'static [Quiet];
 
     /// Bakes bitmaps of ports and of MSRs.
-    fn bitmaps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2];
+    fn bitmaps(pages: &mut Pages, plan: &Plan, index: usize) -> [u64; 2];
     /// Control block of a first core.
     fn first(confine: &Confine, entry: &Entry64) -> Vec<Op>;
     /// Control block of a core after a SIPI with vector 0.
     fn sipi(confine: &Confine) -> Vec<Op>;
+    /// See [`Target::running`].
+    fn running(_: &Confine) -> Vec<Op> {
+        Vec::new()
+    }
     /// Why the processor would refuse a start state.
     fn refused(_: &[Op]) -> Option<String> {
         None
@@ -105,8 +109,8 @@ impl<V: Virtualization> Target for V {
         load(plan, index, &plan.ends(index))
     }
 
-    fn traps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2] {
-        V::bitmaps(pages, sandbox)
+    fn traps(pages: &mut Pages, plan: &Plan, index: usize) -> [u64; 2] {
+        V::bitmaps(pages, plan, index)
     }
 
     fn first(confine: &Confine, entry: &Entry) -> Vec<Op> {
@@ -115,6 +119,10 @@ impl<V: Virtualization> Target for V {
 
     fn further(confine: &Confine) -> Vec<Op> {
         V::sipi(confine)
+    }
+
+    fn running(confine: &Confine) -> Vec<Op> {
+        V::running(confine)
     }
 
     fn refused(state: &[Op]) -> Option<String> {
@@ -154,13 +162,15 @@ impl<V: Virtualization> Target for V {
         let address = |n: usize| (VECTORS_VA >> (16 * n)) as u16;
         config.idtr[..5].copy_from_slice(&[0xFFF, address(0), address(1), address(2), address(3)]);
         // A bare guest knows what it has: nothing is quietly absent for it.
-        let linux = matches!(sandbox.guest, plan::Guest::Linux { .. });
+        let runs = sandbox.guest == plan::Guest::Running;
+        let linux = runs || matches!(sandbox.guest, plan::Guest::Linux { .. });
         if linux {
             config.ports = tail.append(&ports::absent(plan));
         }
         let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
         config.msrs = tail.append(if linux { V::ABSENT } else { &only_needed });
-        config.cpuid = tail.append(V::CPUID);
+        // What it has looked at before it cannot be hidden later.
+        config.cpuid = tail.append(if runs { &[] } else { V::CPUID });
         // A Linux that finds the ports makes two exits of each access, and a thousand
         // to see that they work. Without them it takes the memory.
         config.config_ports = u64::from(!linux);
@@ -203,9 +213,9 @@ impl Virtualization for Svm {
     const CPUID: &'static [Leaf] = cpuid::FILTER;
     const ABSENT: &'static [Quiet] = msr::ABSENT;
 
-    fn bitmaps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2] {
+    fn bitmaps(pages: &mut Pages, plan: &Plan, index: usize) -> [u64; 2] {
         let mut ports = vec![0xFF; IOPM];
-        each_port(sandbox, |port| allow_port(&mut ports, port));
+        each_port(plan, index, |port| allow_port(&mut ports, port));
         let mut msrs = vec![0xFF; MSRPM];
         for &(first, last, direct) in msr::DIRECT {
             (first..=last).for_each(|m| allow_msr(&mut msrs, m, direct));
@@ -222,6 +232,12 @@ impl Virtualization for Svm {
     fn sipi(confine: &Confine) -> Vec<Op> {
         let mut ops = Vec::new();
         real_mode(&svm(confine), &mut |offset, value| store(&mut ops, offset, value));
+        ops
+    }
+
+    fn running(confine: &Confine) -> Vec<Op> {
+        let mut ops = Vec::new();
+        running(&svm(confine), &mut |offset, value| store(&mut ops, offset, value));
         ops
     }
 }
@@ -244,9 +260,9 @@ impl Virtualization for Vmx {
     const CPUID: &'static [Leaf] = cpuid::INTEL;
     const ABSENT: &'static [Quiet] = msr::ABSENT_INTEL;
 
-    fn bitmaps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2] {
+    fn bitmaps(pages: &mut Pages, plan: &Plan, index: usize) -> [u64; 2] {
         let mut ports = vec![0xFF; vmcs::IO_BITMAPS];
-        each_port(sandbox, |port| allow_port(&mut ports, port));
+        each_port(plan, index, |port| allow_port(&mut ports, port));
         let mut msrs = [0; vmcs::MSR_BITMAP];
         vmcs::msr_bitmap(&mut msrs);
         [pages.put(&ports), pages.put(&msrs)]
@@ -294,7 +310,8 @@ fn write(field: u16, value: u64) -> Op {
 
 fn svm(confine: &Confine) -> Confinement {
     let [iopm, msrpm] = confine.traps;
-    Confinement { iopm, msrpm, n_cr3: confine.root, asid: confine.tag, init: confine.taken }
+    let Confine { root, tag, taken, running, .. } = *confine;
+    Confinement { iopm, msrpm, n_cr3: root, asid: tag, init: taken, running }
 }
 
 /// Adds a store into a VMCB, which is zeroed before.
@@ -328,7 +345,11 @@ fn idt(program: &Program) -> Result<Vec<u8>, Error> {
 }
 
 /// Calls `allow` for each port that a guest uses without an exit.
-fn each_port(sandbox: &Sandbox, mut allow: impl FnMut(u16)) {
+fn each_port(plan: &Plan, index: usize, mut allow: impl FnMut(u16)) {
+    if plan.runs(index) {
+        return (0..=u16::MAX).filter(|port| ports::left(plan, *port)).for_each(allow);
+    }
+    let sandbox = &plan.sandboxes[index];
     // The clock's owner reaches it by its monitor (docs/decisions/0038-clock.md).
     for ports in sandbox.devices.iter().filter(|d| d.class != RTC).flat_map(|d| &d.ports) {
         (ports.first..=ports.last).for_each(&mut allow);
@@ -353,6 +374,7 @@ mod tests {
         tag: 1,
         ticks: false,
         taken: false,
+        running: false,
     };
     const ENTRY: Entry64 = Entry64 { rip: 0x20_0000, rsp: 0x8000, cr3: 0x2000, gdt: 0x1000 };
 

@@ -39,17 +39,30 @@ const ABSENT: &[(u32, u32, u64)] = &[
     (0x5658, 0x5659, ONES), // VMware's port: the clocks' frequencies
 ];
 
+/// Tells if a sandbox owns a port.
+fn owned(plan: &Plan, port: u32) -> bool {
+    let mut devices = plan.sandboxes.iter().flat_map(|s| &s.devices);
+    devices.any(|d| {
+        d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port))
+    })
+}
+
+/// Tells if a Linux that runs already keeps a port: all but those of other sandboxes, those by which it asks its
+/// monitor, and the two that reset the machine. It keeps [`POWER_PORT`]: the registers of the machine's own power
+/// management can be there.
+pub fn left(plan: &Plan, port: u16) -> bool {
+    const KEYBOARD: u16 = 0x64;
+    const RESET: u16 = 0xCF9;
+    let mut answered = plan.machine.arch.facts().answered.iter();
+    let asks = answered.any(|(p, _)| p.first != POWER_PORT && (p.first..=p.last).contains(&port));
+    !asks && ![KEYBOARD, RESET].contains(&port) && !owned(plan, port.into())
+}
+
 /// The absent ports of a Linux, without those that some sandbox owns.
 pub fn absent(plan: &Plan) -> Vec<Quiet> {
-    let owned = |port: u32| {
-        let mut devices = plan.sandboxes.iter().flat_map(|s| &s.devices);
-        devices.any(|d| {
-            d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port))
-        })
-    };
     let mut ranges: Vec<Quiet> = Vec::new();
     for &(first, last, value) in ABSENT {
-        for port in (first..=last).filter(|&p| !owned(p)) {
+        for port in (first..=last).filter(|&p| !owned(plan, p)) {
             match ranges.last_mut() {
                 Some(r) if r.last + 1 == port && r.value == value => r.last = port,
                 _ => ranges.push(Quiet { first: port, last: port, value }),

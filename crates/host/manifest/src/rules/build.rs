@@ -40,6 +40,7 @@ pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
     };
     system.drives = drives.map(behind).collect();
     system.hub = cx.run.iter().flat_map(|run| run.hub.clone()).collect();
+    system.under_linux = super::under_linux::under_linux(cx);
     let scenario = cx.run.iter().flat_map(|run| &run.scenario);
     let planned = scenario.clone().filter(|scenario| scenario.restarts > 0);
     let planned = planned.filter_map(|one| Some((cx.sandbox_index(&one.sandbox)?, one.restarts)));

@@ -21,6 +21,7 @@ pub mod rights;
 pub mod role;
 pub mod role_device;
 mod snapshot;
+pub mod under_linux;
 pub mod watch;
 
 use crate::diagnostic::Diagnostic;
@@ -128,6 +129,8 @@ pub const ALL: &[Rule] = &[
     snapshot::snapshot_guest,
     snapshot::snapshot_unused,
     snapshot::health_warm,
+    under_linux::under_linux_known,
+    under_linux::under_linux_memory,
     monitors::monitors_guest,
     monitors::monitors_right,
     monitors::monitors_line,
@@ -308,6 +311,8 @@ pub const NAMES: &[&str] = &[
     "thread-passive",
     "thread-timeout",
     "too-many",
+    "under-linux-known",
+    "under-linux-memory",
     "unknown-key",
     "unknown-value",
     "version-known",
@@ -400,6 +405,8 @@ pub struct Context<'a, 't> {
     pub system: Option<raw::System>,
     /// `[run]`.
     pub run: Option<raw::Run>,
+    /// `[under_linux]`.
+    pub under_linux: Option<raw::UnderLinux>,
     /// The sandboxes that could be decoded.
     pub sandboxes: Vec<Item<raw::Sandbox>>,
     /// The channels that could be decoded.

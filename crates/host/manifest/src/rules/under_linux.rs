@@ -1,0 +1,56 @@
+//! The start under a Linux that runs already. Only what the table itself says is checked here: what such a system cannot
+//! have is refused when it is built so ([`bulkhead_plan::System::under_linux`]).
+
+use super::Context;
+use crate::diagnostic::Diagnostic;
+use crate::raw::Guest;
+use crate::shape::brief;
+use crate::size;
+use crate::source::k;
+use bulkhead_plan::{BLOCK, BLOCK_MOST, UnderLinux};
+
+/// The running Linux becomes a sandbox that is a Linux.
+pub fn under_linux_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    const RULE: &str = "under-linux-known";
+    let Some(under) = &cx.under_linux else { return };
+    let name = &under.sandbox;
+    let at = cx.document.at(&[k("under_linux"), k("sandbox")]);
+    if !cx.knows(name) {
+        found.push(cx.unknown_sandbox(RULE, at, name));
+        return;
+    }
+    let sandbox = cx.sandbox_index(name).and_then(|index| cx.sandboxes.get(index));
+    if sandbox.is_some_and(|sandbox| !matches!(sandbox.guest, Guest::Linux { .. })) {
+        let message = format!("a running Linux cannot become `{name}`, whose guest is another one");
+        let help = "name a sandbox with `kind = \"linux\"`";
+        found.push(Diagnostic::new(RULE, at, message).help(help));
+    }
+}
+
+/// Its memory is taken in blocks.
+pub fn under_linux_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some(under) = &cx.under_linux else { return };
+    let why = match size::parse(&under.memory) {
+        Err(why) => format!(": {why}"),
+        Ok(size) if size == 0 || !size.is_multiple_of(BLOCK) || size > BLOCK_MOST => String::new(),
+        Ok(_) => return,
+    };
+    let message = format!("`{}` cannot be taken from a Linux{why}", brief(&under.memory));
+    let help = format!(
+        "write a multiple of `\"{} MiB\"`, up to `\"{} MiB\"`",
+        BLOCK >> 20,
+        BLOCK_MOST >> 20
+    );
+    let at = cx.document.at(&[k("under_linux"), k("memory")]);
+    found.push(Diagnostic::new("under-linux-memory", at, message).help(help));
+}
+
+/// How the system starts so, if its manifest says it right.
+pub fn under_linux(cx: &Context<'_, '_>) -> Option<UnderLinux> {
+    let under = cx.under_linux.as_ref()?;
+    Some(UnderLinux {
+        sandbox: cx.sandbox_index(&under.sandbox)?,
+        memory: size::parse(&under.memory).ok()?,
+        place: cx.document.at(&[k("under_linux")]).place(),
+    })
+}
