@@ -212,7 +212,7 @@ static void undo(void)
 /* Copies the image to its memory, and moves it there. */
 static int place(const struct bh_file *file, const u8 __user *from)
 {
-	u64 relocations = round_up(file->relocations * 4, 8), delta, i;
+	u64 relocations = round_up(file->relocations * 4, 8), delta, word, i;
 	const u32 *offsets;
 
 	if (copy_from_user(machine.va, from + sizeof(*file), file->image + relocations))
@@ -228,7 +228,10 @@ static int place(const struct bh_file *file, const u8 __user *from)
 			pr_err("bulkhead: the image is damaged: it moves words beyond its end\n");
 			return -EINVAL;
 		}
-		*(u64 *)(machine.va + offsets[i]) += delta;
+		/* Fields lie anywhere. */
+		memcpy(&word, machine.va + offsets[i], sizeof(word));
+		word += delta;
+		memcpy(machine.va + offsets[i], &word, sizeof(word));
 	}
 	memset(machine.va + file->image, 0, machine.len - file->image);
 	return 0;

@@ -3,6 +3,7 @@
  * Memory of this Linux for the image and all other sandboxes. A boot memory block goes by hot-unplug: its pages have no
  * struct page any more, so no direct map, no /proc/kcore and no dump.
  */
+#include <linux/fs.h>
 #include <linux/ioport.h>
 #include <linux/memory.h>
 #include <linux/memory_hotplug.h>
@@ -23,8 +24,8 @@ int bh_take(u64 len, u64 *at)
 		       len >> 20, block >> 20, max(block, round_up(len, block)) >> 20);
 		return -EINVAL;
 	}
-	/* The start-up code and the IOMMU's tables reach the first 4 GiB; low memory has what cannot move. */
-	for (start = (1ull << 32) - len; start >= len; start -= block) {
+	/* Addresses in the image have 31 bits. From the top down: low memory has most that cannot move. */
+	for (start = (1ull << 31) - len; start >= len; start -= block) {
 		if (region_intersects(start, len, IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY, IORES_DESC_NONE) !=
 		    REGION_INTERSECTS)
 			continue;
@@ -40,6 +41,28 @@ int bh_take(u64 len, u64 *at)
 	return err;
 }
 
+/* Some kernels leave memory that comes offline, by their configuration. Writing to sysfs is what a user would do. */
+static void online(u64 at, u64 len)
+{
+	u64 block = memory_block_size_bytes(), end = at + len;
+	struct file *state;
+	char path[64];
+	loff_t from;
+
+	for (; at < end; at += block) {
+		snprintf(path, sizeof(path), "/sys/devices/system/memory/memory%llu/state", at / block);
+		state = filp_open(path, O_WRONLY, 0);
+		if (IS_ERR(state)) {
+			pr_err("bulkhead: memory at %#llx is back, and offline: echo online > %s\n", at, path);
+			continue;
+		}
+		from = 0;
+		/* Memory that is online already refuses that. */
+		kernel_write(state, "online", 6, &from);
+		filp_close(state, NULL);
+	}
+}
+
 int bh_give(u64 at, u64 len)
 {
 	int err;
@@ -51,5 +74,7 @@ int bh_give(u64 at, u64 len)
 	err = add_memory_driver_managed(0, at, len, name, MHP_NONE);
 	if (err)
 		pr_err("bulkhead: memory at %#llx does not come back (%d)\n", at, err);
+	else
+		online(at, len);
 	return err;
 }

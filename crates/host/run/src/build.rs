@@ -14,7 +14,7 @@ use std::process::Command;
 /// # Errors
 /// Missing programs, files that are not what they should be, too little memory.
 pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
-    with(checked, artifacts, |programs| bake(&checked.system, programs))
+    with(checked, artifacts, "boot", |programs| bake(&checked.system, programs))
 }
 
 /// Bakes a checked system that starts under a Linux, for the first `cores` cores of its machine.
@@ -22,13 +22,14 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
 /// # Errors
 /// See [`build`]; the system cannot start so.
 pub fn build_late(checked: &Checked, artifacts: &Path, cores: usize) -> Result<Late, Error> {
-    with(checked, artifacts, |programs| Late::bake(&checked.system, cores, programs))
+    with(checked, artifacts, "late", |programs| Late::bake(&checked.system, cores, programs))
 }
 
-/// Reads the boot code and the monitors, and bakes with them.
+/// Reads the code that starts the cores, by its file's name, and the monitors. Bakes with them.
 fn with<T>(
     checked: &Checked,
     artifacts: &Path,
+    boot: &str,
     bake: impl FnOnce(&Programs<'_>) -> Result<T, bulkhead_image::Error>,
 ) -> Result<T, Error> {
     let read = |name: &str| {
@@ -41,7 +42,7 @@ fn with<T>(
         };
         std::fs::read(&path).map_err(hint)
     };
-    let boot = read("boot")?;
+    let boot = read(boot)?;
     let kind = checked.system.facts().files;
     let monitors = { MONITORS.iter() }
         .map(|(name, _)| read(&format!("{kind}{name}")))
