@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our module (linux/module) for Debian's kernels: target/artifacts/modules-*, what
-# linux-*.modules and linux-*.disks have with it added, as trees that modprobe reads.
+# Our modules (linux/module, linux/enable) for Debian's kernels: target/artifacts/modules-*, what
+# linux-*.modules and linux-*.disks have with them added, as trees that modprobe reads.
 #
 # The compiler is the one that the kernel was built with if it is there, else the
 # machine's own: Debian 13 has no gcc 12, and the kernel's makefiles ask a compiler
@@ -10,19 +10,25 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-SOURCES=(linux/module/*.[ch] linux/module/Kbuild)
+# A folder, and the module that is made of it.
+MODULES=(module=bulkhead_virtio enable=bulkhead)
+SOURCES=(linux/{module,enable}/*.[ch] linux/{module,enable}/Kbuild linux/enable/*.S)
 
 build() { # artifact
-    local headers=$ROOT/target/headers/$1 dir=$ROOT/target/module/$1 out=$ARTIFACTS/${1/linux-/modules-} version compiler=gcc
+    local headers=$ROOT/target/headers/$1 dir=$ROOT/target/module/$1 out=$ARTIFACTS/${1/linux-/modules-}
+    local version compiler=gcc module folder
     version=$(basename "$ARTIFACTS/$1.modules"/lib/modules/*)
     rm -rf "$dir" "$out" && mkdir -p "$dir"
-    cp "${SOURCES[@]}" "$dir"
     command -v gcc-12 >/dev/null && compiler=gcc-12
-    make -s -C "$headers" M="$dir" CC="$compiler" CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN= modules \
-        >"$dir/log" 2>&1 || { cat "$dir/log" >&2 && die "cannot build the module for $1"; }
     cp -a "$ARTIFACTS/$1.modules" "$out"
     cp -a "$ARTIFACTS/$1.disks/." "$out"
-    strip -g -o "$out/lib/modules/$version/bulkhead_virtio.ko" "$dir/bulkhead_virtio.ko"
+    for module in "${MODULES[@]}"; do
+        folder=$dir/${module%=*} && mkdir "$folder"
+        cp "linux/${module%=*}"/* "$folder"
+        make -s -C "$headers" M="$folder" CC="$compiler" CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN= modules \
+            >"$folder/log" 2>&1 || { cat "$folder/log" >&2 && die "cannot build ${module#*=} for $1"; }
+        strip -g -o "$out/lib/modules/$version/${module#*=}.ko" "$folder/${module#*=}.ko"
+    done
     busybox depmod -b "$out" "$version" || die "busybox depmod failed for $1"
     stamp "$1" >"$dir/stamp"
 }

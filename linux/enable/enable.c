@@ -17,6 +17,7 @@
 #include <linux/mutex.h>
 #include <linux/slab.h>
 #include <linux/stop_machine.h>
+#include <linux/timekeeping.h>
 #include <linux/suspend.h>
 #include <linux/uaccess.h>
 #include <asm/apic.h>
@@ -32,6 +33,19 @@ static ulong timer_hz;
 module_param(timer_hz, ulong, 0444);
 MODULE_PARM_DESC(timer_hz, "rate of the local APIC's timer, in Hz; 0: measured");
 
+static int fail;
+module_param(fail, int, 0600);
+MODULE_PARM_DESC(fail, "number of a step of enabling that fails, for tests: 1 tables, 2 memory, 3 image, 4 division, 5 cores, 6 start of others, 7 the last of their cores");
+
+/* Tells if a test wants this step to fail. */
+static bool fails(int step)
+{
+	if (fail != step)
+		return false;
+	pr_err("bulkhead: step %d fails, as it was told to\n", step);
+	return true;
+}
+
 static DEFINE_MUTEX(lock);
 
 /* The image that runs. */
@@ -45,6 +59,8 @@ static struct {
 	u32 others[NR_CPUS];
 	u32 count;
 	bool on;
+	/* Nanoseconds: of the longest call with interrupts off, of the entry of all cores, of all. */
+	u64 longest, entry, whole;
 } machine;
 
 static void free_tables(pgd_t *tables)
@@ -144,11 +160,13 @@ static int known(const struct bh_file *file, u64 len)
 
 static u64 call(u64 what, u64 argument)
 {
-	u64 code = *(u64 *)(machine.va + BH_LATE_WORD), result;
+	u64 code = *(u64 *)(machine.va + BH_LATE_WORD), result, begin;
 	ulong flags;
 
 	local_irq_save(flags);
+	begin = ktime_get_ns();
 	result = bh_call(code, what, argument, __pa(machine.tables));
+	machine.longest = max(machine.longest, ktime_get_ns() - begin);
 	local_irq_restore(flags);
 	return result;
 }
@@ -288,11 +306,13 @@ static int enable(const struct bh_image *image)
 	struct bh_file file;
 	struct bh_late *late;
 	struct cpumask *given;
-	u64 result;
+	u64 result, begin = ktime_get_ns(), entry;
+	bool others = false;
 	int err;
 
 	if (machine.on)
 		return -EALREADY;
+	machine.longest = 0;
 	if (image->len < sizeof(file) || copy_from_user(&file, from, sizeof(file)))
 		return -EFAULT;
 	err = known(&file, image->len);
@@ -302,41 +322,56 @@ static int enable(const struct bh_image *image)
 	given = kzalloc(sizeof(*given), GFP_KERNEL);
 	machine.tables = make_tables();
 	err = -ENOMEM;
-	if (!late || !given || !machine.tables)
+	if (!late || !given || !machine.tables || fails(1))
 		goto failed;
 	late->hz = (u64)tsc_khz * 1000;
 	late->timer_hz = timer_hz ? timer_hz : bh_timer_hz();
 	machine.len = file.block;
 	err = bh_take(machine.len, &machine.at);
+	if (!err && fails(2))
+		err = -EIO;
 	if (err)
 		goto failed;
 	machine.va = memremap(machine.at, machine.len, MEMREMAP_WB);
 	err = machine.va ? place(&file, from) : -ENOMEM;
+	if (!err && fails(3))
+		err = -EIO;
 	if (!err)
 		err = divide(late, given);
+	if (!err && fails(4))
+		err = -EIO;
 	if (!err)
 		err = bh_offline(given, &machine.gone);
+	if (!err && fails(5))
+		err = -EIO;
 	if (err)
 		goto failed;
+	/* Only a test has a core that is not started. */
+	late->mute = fail == 7 && machine.count ? machine.others[machine.count - 1] : ~0u;
+	others = true;
 	result = call(BH_PREPARE, (ulong)late);
-	if (result) {
+	if (result)
 		pr_err("%.*s", (int)min_t(u32, late->len, sizeof(late->says)), late->says);
-		reset_others();
-		err = -EIO;
+	err = -EIO;
+	if (result || fails(6))
 		goto failed;
-	}
+	entry = ktime_get_ns();
 	cpu_hotplug_disable();
 	err = stop_machine(enter, NULL, cpu_online_mask);
+	machine.entry = ktime_get_ns() - entry;
+	machine.whole = ktime_get_ns() - begin;
 	if (err)
 		pr_err("bulkhead: a core did not enter its monitor (%d)\n", err);
 	machine.on = true;
 	__module_get(THIS_MODULE);
 	kfree(given);
 	kfree(late);
-	pr_info("bulkhead: %llu MiB at %#llx and %u cores are other sandboxes' now\n", machine.len >> 20, machine.at,
-		machine.count);
+	pr_info("bulkhead: %llu MiB at %#llx and %u cores are other sandboxes' now; %llu us in all, %llu of them with all cores stopped\n",
+		machine.len >> 20, machine.at, machine.count, machine.whole / 1000, machine.entry / 1000);
 	return err;
 failed:
+	if (others)
+		reset_others();
 	undo();
 	kfree(given);
 	kfree(late);
@@ -385,6 +420,9 @@ static long control(struct file *unused, unsigned int request, unsigned long arg
 		state.on = machine.on;
 		state.at = machine.on ? machine.at : 0;
 		state.len = machine.on ? machine.len : 0;
+		state.longest = machine.longest;
+		state.entry = machine.entry;
+		state.whole = machine.whole;
 		err = copy_to_user((void __user *)argument, &state, sizeof(state)) ? -EFAULT : 0;
 		break;
 	default:

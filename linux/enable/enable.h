@@ -66,6 +66,8 @@ struct bh_late {
 	u32 cores[64];
 	u32 count;
 	u32 len;
+	u32 mute;
+	u32 reserved;
 	char says[256];
 };
 

@@ -5,8 +5,8 @@ use bulkhead_arch::{BootMachine, CoreStart};
 use bulkhead_cpu_x86::{rdtsc, wrmsr};
 use bulkhead_handover::PAGE;
 use bulkhead_handover::image::Range;
-use bulkhead_handover::x86::late::Late;
 use bulkhead_handover::x86::TRAMPOLINE_PA;
+use bulkhead_handover::x86::late::Late;
 use bulkhead_launch::RecordMemory;
 use bulkhead_monitor_abi_x86::msr;
 
@@ -87,7 +87,9 @@ impl BootMachine for Running<'_> {
         send(id, INIT);
         // The MultiProcessor Specification asks for 10 ms (B.4). Linux waits 10 µs on a processor of this kind.
         self.wait(10);
-        send(id, STARTUP);
+        if id != self.late.mute {
+            send(id, STARTUP);
+        }
     }
 
     fn wait_for(&mut self, id: u32) -> bool {
@@ -98,7 +100,7 @@ impl BootMachine for Running<'_> {
                 }
                 self.wait(10);
             }
-            if again == 0 {
+            if again == 0 && id != self.late.mute {
                 send(id, STARTUP);
             }
         }

@@ -24,8 +24,8 @@ mod trampoline;
 use bulkhead_handover::PAGE;
 use bulkhead_handover::image::{Range, Sandbox};
 use bulkhead_handover::info::Info;
-use bulkhead_handover::x86::late::{ENTER, Late, PREPARE, SAYS};
 use bulkhead_handover::x86::Header;
+use bulkhead_handover::x86::late::{ENTER, Late, PREPARE, SAYS};
 use bulkhead_launch::{Image, Op, play, start_cores, start_of, verify_moved};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use machine::{Image as Memory, Running};
@@ -112,7 +112,9 @@ fn prepare(late: &Late) -> Result<(), Stop> {
     let mut machine = Running::new(late, header.block);
     verify_moved(&image, &machine).map_err(Stop::Manifest)?;
     let Some((root, others)) = sandboxes.split_last().filter(|_| header.running.len > 0) else {
-        return Err(Stop::Processor("a sandbox for the Linux that runs: bulkhead build --under-linux"));
+        return Err(Stop::Processor(
+            "a sandbox for the Linux that runs: bulkhead build --under-linux",
+        ));
     };
     for sandbox in sandboxes {
         // SAFETY: verified: a page of this sandbox's monitor in the image; no core that could read it runs yet.

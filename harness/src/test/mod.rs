@@ -64,6 +64,7 @@ mod sweep;
 mod system;
 mod trace;
 mod typed;
+mod under;
 mod verify;
 mod virtio;
 mod vmx;
@@ -136,6 +137,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
     jobs.extend(vtd::jobs());
+    jobs.extend(under::jobs());
     jobs.extend(figures::jobs());
     jobs.extend(bochs::jobs());
     jobs.extend(vmx::jobs());

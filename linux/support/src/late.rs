@@ -23,6 +23,12 @@ pub struct State {
     pub at: u64,
     /// Bytes of it.
     pub len: u64,
+    /// Nanoseconds of the longest call with interrupts off, when an image was enabled last.
+    pub longest: u64,
+    /// Nanoseconds in which all cores entered their monitors.
+    pub entry: u64,
+    /// Nanoseconds of all of it.
+    pub whole: u64,
 }
 
 mod request {

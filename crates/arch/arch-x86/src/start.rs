@@ -130,8 +130,14 @@ mod tests {
 
     #[test]
     fn what_limits_say_of_counters_and_bus_locks_is_in_the_control_block() {
-        let confinement =
-            Confinement { iopm: 0x1000, msrpm: 0x4000, n_cr3: 0x6000, asid: 1, init: false, running: false };
+        let confinement = Confinement {
+            iopm: 0x1000,
+            msrpm: 0x4000,
+            n_cr3: 0x6000,
+            asid: 1,
+            init: false,
+            running: false,
+        };
         let entry = Entry64 { rip: 0x20_0000, rsp: 0x30_0000, cr3: 0x1000, gdt: 0x2000 };
         let mut blocks = [[0u32; 0x1000 / 4]; 2];
         let write = |words: &mut [u32], at: u16, value: u64| {

@@ -154,7 +154,8 @@ impl Program {
         fields.sort_unstable();
         fields.dedup();
         for &(offset, len) in &fields {
-            let beyond = || wrong(format!("a relocation at {:#x} is outside of it", start + offset));
+            let beyond =
+                || wrong(format!("a relocation at {:#x} is outside of it", start + offset));
             let moved = read(&bytes, (offset, len)).wrapping_add(to.wrapping_sub(start));
             let field = bytes.get_mut(offset as usize..).and_then(|bytes| bytes.get_mut(..len));
             field.ok_or_else(beyond)?.copy_from_slice(&moved.to_le_bytes()[..len]);

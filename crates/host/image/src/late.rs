@@ -30,7 +30,9 @@ pub const MOST: u64 = 2 << 30;
 const OTHER: u64 = BASE + BLOCK;
 
 /// First bytes of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Head {
     /// [`MAGIC`].

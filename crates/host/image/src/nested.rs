@@ -293,7 +293,8 @@ pub fn under_linux<F: Stage2>(
     for hole in holes {
         left = left.into_iter().flat_map(|piece| piece.without(hole)).collect();
     }
-    left.iter().for_each(|all| space.add(all.start, all.start, all.len, Rights::RWX, "the machine"));
+    left.iter()
+        .for_each(|all| space.add(all.start, all.start, all.len, Rights::RWX, "the machine"));
     let root = space.bake::<Small<F>>(pages, None)?;
     Ok((space, root.unwrap_or_default()))
 }

@@ -108,14 +108,18 @@ impl System {
     /// Parts of the whole system.
     fn refuse_shared(&self, under: &UnderLinux) -> Result<(), Refused> {
         if let Some(role) = self.roles.first() {
-            let message = format!("role `{}` cannot be in a system that starts under a Linux", role.name);
+            let message =
+                format!("role `{}` cannot be in a system that starts under a Linux", role.name);
             return refused(&role.place, message, "leave it away");
         }
         let named = |channel: &&Channel| {
             channel.part == crate::Part::Program && channel.to.contains(&under.sandbox)
         };
         if let Some(channel) = self.channels.iter().find(named) {
-            let message = format!("channel `{}` loads a program into a Linux that runs already", channel.name);
+            let message = format!(
+                "channel `{}` loads a program into a Linux that runs already",
+                channel.name
+            );
             return refused(&channel.place, message, "leave it away");
         }
         Ok(())
@@ -197,7 +201,8 @@ fn refuse_own(sandbox: &Sandbox) -> Result<(), Refused> {
     let (name, place) = (&sandbox.name, &sandbox.place);
     let why = "a Linux that runs already cannot begin anew";
     if let Some(other) = sandbox.alternatives.first() {
-        let message = format!("guest `{}` would take the place of sandbox `{name}`: {why}", other.name);
+        let message =
+            format!("guest `{}` would take the place of sandbox `{name}`: {why}", other.name);
         return refused(&other.place, message, "leave the `[[alternative]]` away");
     }
     if let Some(ladder) = sandbox.ladders.first() {
@@ -238,7 +243,10 @@ fn refuse_other(sandbox: &Sandbox, cores: usize) -> Result<(), Refused> {
 }
 
 /// Refuses rights to begin the Linux anew.
-fn refuse_rights(sandbox: &Sandbox, (under, linux): (&UnderLinux, &Sandbox)) -> Result<(), Refused> {
+fn refuse_rights(
+    sandbox: &Sandbox,
+    (under, linux): (&UnderLinux, &Sandbox),
+) -> Result<(), Refused> {
     let over = sandbox.rights(under.sandbox).find(|(name, _)| *name != RIGHTS[0]);
     let Some((right, _)) = over else { return Ok(()) };
     let message = format!(

@@ -69,7 +69,11 @@ fn check(header: &mut Header, sandboxes: &[Sandbox], machine: &FakeMachine) -> R
     let sealed = [0, 0, 17, 4];
     header.sealed = 32;
     header.checksum = checksum(words(&sealed));
-    verify(&Image { at: IMAGE_PA, header, sandboxes, config_ops: &[], launch: &[] }, &sealed, machine)
+    verify(
+        &Image { at: IMAGE_PA, header, sandboxes, config_ops: &[], launch: &[] },
+        &sealed,
+        machine,
+    )
 }
 
 #[test]
@@ -124,7 +128,8 @@ fn kernels_without_monitors_are_filled_from_the_image_alone() {
     let check = |op: Op| {
         let (sealed, two) = ([0, 0, 17, 4], [sandbox(0, &[5]), sandbox(1, &[4, 7])]);
         let h = sealing(&sealed);
-        let image = Image { at: IMAGE_PA, header: &h, sandboxes: &two, config_ops: &[], launch: &[op] };
+        let image =
+            Image { at: IMAGE_PA, header: &h, sandboxes: &two, config_ops: &[], launch: &[op] };
         verify(&image, &sealed, &machine())
     };
     assert_eq!(check(copy), Ok(()));
@@ -156,7 +161,8 @@ fn a_channel_that_is_cleared_is_nobodys_ram() {
         let mut h = sealing(&sealed);
         h.monitors = 1;
         let op = Op { kind: Op::ZERO, dst, src: 0, len };
-        let image = Image { at: IMAGE_PA, header: &h, sandboxes: &two, config_ops: &[], launch: &[op] };
+        let image =
+            Image { at: IMAGE_PA, header: &h, sandboxes: &two, config_ops: &[], launch: &[op] };
         verify(&image, &sealed, &machine())
     };
     assert_eq!(check(0x400_0000, 0x1_0000), Ok(()));
@@ -180,7 +186,11 @@ fn kernels_without_monitors_lie_where_the_boot_code_sees() {
     let op = Op { kind: Op::ZERO, dst: 0x1_0000_0000, src: 0, len: 0x1000 };
     let check = |launch: &[Op]| {
         let sandboxes = &[high];
-        verify(&Image { at: IMAGE_PA, header: &h, sandboxes, config_ops: &[], launch }, &sealed, &machine)
+        verify(
+            &Image { at: IMAGE_PA, header: &h, sandboxes, config_ops: &[], launch },
+            &sealed,
+            &machine,
+        )
     };
     assert_eq!(check(&[]), Ok(()));
     assert_eq!(check(&[op]), Err(Error::Bounds("launch record")));
@@ -336,7 +346,8 @@ fn steps_with_registers_come_after_the_page_of_these() {
     let sealed = [0, 0, 17, 4];
     let h = sealing(&sealed);
     let found = |ops: &[ConfigOp]| {
-        let image = Image { at: IMAGE_PA, header: &h, sandboxes: &two, config_ops: ops, launch: &[] };
+        let image =
+            Image { at: IMAGE_PA, header: &h, sandboxes: &two, config_ops: ops, launch: &[] };
         verify(&image, &sealed, &machine())
     };
     let op = |kind, offset, value| ConfigOp { bdf: 0, offset, kind, value };

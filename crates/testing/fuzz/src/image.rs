@@ -119,7 +119,13 @@ impl Sample {
             let part = &bytes(&words_of)[at..at + size_of::<Sandbox>()];
             *sandbox = Sandbox::read_from_bytes(part).map_err(|_| "a sandbox's size")?;
         }
-        let image = Image { at: IMAGE_PA, header: &header, sandboxes: &sandboxes, config_ops: &[], launch: &[] };
+        let image = Image {
+            at: IMAGE_PA,
+            header: &header,
+            sandboxes: &sandboxes,
+            config_ops: &[],
+            launch: &[],
+        };
         if verify(&image, &words_of, &self.machine).is_err() {
             return Ok(false);
         }

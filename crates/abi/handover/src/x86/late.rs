@@ -19,6 +19,10 @@ pub struct Late {
     pub count: u32,
     /// Bytes of `says`.
     pub len: u32,
+    /// x2APIC ID of a core that is not to be started, for a test; `u32::MAX`: none.
+    pub mute: u32,
+    /// Padding.
+    pub reserved: u32,
     /// Why it cannot be, as text.
     pub says: [u8; SAYS],
 }
@@ -30,4 +34,4 @@ pub const PREPARE: u64 = 0;
 /// and the instruction with which the Linux goes on. It has returned from there if there is no result.
 pub const ENTER: u64 = 1;
 
-const _: () = assert!(size_of::<Late>() == 16 + 4 * CORES + 8 + SAYS);
+const _: () = assert!(size_of::<Late>() == 16 + 4 * CORES + 16 + SAYS);

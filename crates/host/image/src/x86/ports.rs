@@ -42,9 +42,8 @@ const ABSENT: &[(u32, u32, u64)] = &[
 /// Tells if a sandbox owns a port.
 fn owned(plan: &Plan, port: u32) -> bool {
     let mut devices = plan.sandboxes.iter().flat_map(|s| &s.devices);
-    devices.any(|d| {
-        d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port))
-    })
+    devices
+        .any(|d| d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port)))
 }
 
 /// Tells if a Linux that runs already keeps a port: all but those of other sandboxes, those by which it asks its

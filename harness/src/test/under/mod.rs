@@ -1,0 +1,222 @@
+//! An image that starts under a Linux that runs (docs/under-linux.md): it comes and goes under load, each step is made
+//! to fail, and nothing of the Linux' is lost.
+//!
+//! The machine has AMD's processor and, beside it, Intel's IOMMU: QEMU remaps a Linux' interrupts with that, so this
+//! Linux is in x2APIC mode.
+
+use super::driver::{Bench, Job};
+use super::system::artifacts;
+use bulkhead_initramfs::{Archive, Entry};
+use bulkhead_manifest::load;
+use bulkhead_qemu::{Machine, Serial};
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// Bytes that go to disks and to the host.
+const PATTERN: usize = 1 << 20;
+/// The word that ends a script that succeeded.
+const DONE: &str = "under: done";
+
+/// A Linux that boots with a script.
+struct Linux<'a> {
+    kernel: &'a str,
+    cores: usize,
+    script: &'a str,
+    arguments: String,
+    /// Kinds of disks.
+    disks: &'a [&'a str],
+    limit: Duration,
+}
+
+pub fn jobs() -> Vec<Job> {
+    let mut jobs = vec![
+        Job::one("under/rounds", 240, |bench| rounds(bench, 50)),
+        Job::one("under/refused", 150, refused),
+    ];
+    for kernel in ["6.1", "6.1-cloud", "6.12-cloud"] {
+        jobs.push(Job::one(format!("under/{kernel}"), 150, move |bench| kernels(bench, kernel)));
+    }
+    jobs
+}
+
+/// The bytes of [`PATTERN`]: each piece of 8 differs from all others.
+fn pattern() -> Vec<u8> {
+    (0..PATTERN as u64 / 8)
+        .flat_map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())
+        .collect()
+}
+
+/// Makes the file for so many cores.
+fn image(cores: usize) -> Result<Vec<u8>, String> {
+    let manifest = crate::build::root().join("systems/under-linux.toml");
+    let options = bulkhead_manifest::Options { artifacts: Some(artifacts()), ..Default::default() };
+    let checked = load(&manifest, &options);
+    let checked = checked.map_err(|found| bulkhead_manifest::render::human(&found, false))?;
+    let late =
+        bulkhead_run::build_late(&checked, &artifacts(), cores).map_err(|e| e.to_string())?;
+    Ok(late.file())
+}
+
+/// Puts scripts and images behind an initramfs that has bulkheadctl and the modules.
+fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
+    let base = if linux.kernel.ends_with("cloud") { "virtio.cpio" } else { "virtio-stock.cpio" };
+    let mut bytes = std::fs::read(artifacts().join(base)).map_err(|e| format!("{base}: {e}"))?;
+    let mut archive = Archive::default();
+    let mut file =
+        |name: &str, bytes| archive.add(&format!("/late/{name}"), Entry::File(0o644, bytes));
+    file("script.sh", linux.script.as_bytes().to_vec());
+    file("pattern", pattern());
+    file("system.img", image(linux.cores)?);
+    file("more.img", image(linux.cores + 1)?);
+    file("fewer.img", image(linux.cores - 1)?);
+    bytes.extend(archive.to_bytes());
+    let path = bench.dir.join("initramfs.cpio");
+    std::fs::write(&path, bytes).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(path)
+}
+
+/// Runs it to the script's end, and returns its serial log.
+fn run(bench: &Bench, linux: &Linux) -> Result<String, String> {
+    std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
+    let mut machine = Machine::new(&bench.dir);
+    machine.cpu = "EPYC,+svm,+npt,+x2apic".into();
+    machine.cores = linux.cores;
+    machine.kernel = Some(artifacts().join(format!("linux-{}", linux.kernel)));
+    machine.initrd = Some(initramfs(bench, linux)?.display().to_string());
+    // Cloud kernels have no driver for the card.
+    let net = if linux.kernel.ends_with("cloud") { "" } else { "bulkhead.net=e1000e" };
+    machine.append = format!(
+        "console=ttyS0 loglevel=4 {net} bulkhead.run=sh:/late/script.sh,{}",
+        linux.arguments
+    );
+    let mut args = vec!["-device".to_owned(), "intel-iommu,intremap=on,eim=on".into()];
+    args.extend(["-netdev".to_owned(), "user,id=lan".into()]);
+    args.extend(["-device".to_owned(), "e1000e,netdev=lan".into()]);
+    for (n, kind) in linux.disks.iter().enumerate() {
+        let path = disk(&bench.dir, n)?;
+        args.extend([
+            "-drive".to_owned(),
+            format!("if=none,id=disk{n},format=raw,file={}", path.display()),
+        ]);
+        args.extend(["-device".to_owned(), format!("{kind},drive=disk{n}")]);
+    }
+    machine.args = args;
+    machine.serials = vec![Serial::File];
+    let mut running = machine.start().map_err(|e| e.to_string())?;
+    let text = running.wait_serial(0, "bulkhead-init: exit code", linux.limit);
+    let text = text.map_err(|e| e.to_string())?.text();
+    if text.contains(DONE) { Ok(text) } else { Err(text) }
+}
+
+fn disk(dir: &Path, n: usize) -> Result<PathBuf, String> {
+    let path = dir.join(format!("disk{n}.raw"));
+    let file = std::fs::File::create(&path).map_err(|e| e.to_string())?;
+    file.set_len(16 << 20).map_err(|e| e.to_string())?;
+    Ok(path)
+}
+
+/// Complaints in a script's log: other bytes, failed writes, warnings of the kernel.
+fn complaints(text: &str) -> Result<(), String> {
+    let wrong = |line: &&str| {
+        ["other bytes", "a write failed", "under: log "].iter().any(|bad| line.contains(bad))
+    };
+    let found: Vec<_> = text.lines().filter(wrong).take(8).collect();
+    if found.is_empty() { Ok(()) } else { Err(format!("{}\n{text}", found.join("\n"))) }
+}
+
+/// Takes a stream of patterns, and says how many bytes of it there were.
+fn listen() -> Result<(u16, mpsc::Receiver<Result<u64, String>>), String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+    let port = listener.local_addr().map_err(|e| e.to_string())?.port();
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let _ = tell.send(take(&listener));
+    });
+    Ok((port, told))
+}
+
+fn take(listener: &TcpListener) -> Result<u64, String> {
+    let (mut stream, _) = listener.accept().map_err(|e| e.to_string())?;
+    let (pattern, mut piece, mut bytes) = (pattern(), vec![0; 1 << 16], 0);
+    loop {
+        let len =
+            stream.read(&mut piece).map_err(|e| format!("the stream after {bytes} bytes: {e}"))?;
+        if len == 0 {
+            return Ok(bytes);
+        }
+        let right =
+            piece[..len].iter().zip(bytes..).all(|(b, n)| *b == pattern[n as usize % PATTERN]);
+        bytes += len as u64;
+        if !right {
+            return Err(format!("the stream has other bytes before {bytes}"));
+        }
+    }
+}
+
+/// Again and again, while three disks and a connection are busy.
+fn rounds(bench: &Bench, count: usize) -> Result<String, String> {
+    let (port, stream) = listen()?;
+    let text = run(
+        bench,
+        &Linux {
+            kernel: "6.12",
+            cores: 3,
+            script: include_str!("rounds.sh"),
+            arguments: format!("{count},{port},/dev/vda,/dev/nvme0n1,/dev/sda"),
+            disks: &["virtio-blk-pci", "nvme,serial=late", "ide-hd,bus=ide.1"],
+            limit: Duration::from_secs(220),
+        },
+    )?;
+    complaints(&text)?;
+    let bytes =
+        stream.recv_timeout(Duration::from_secs(10)).map_err(|_| "the stream has no end")??;
+    if bytes == 0 || bytes % PATTERN as u64 != 0 {
+        return Err(format!("the stream has {bytes} bytes, no whole pieces\n{text}"));
+    }
+    let pieces = |name: &str| said(&text, &format!("under: {name}: "));
+    let disks = ["/dev/vda", "/dev/nvme0n1", "/dev/sda"].map(pieces).join(", ");
+    Ok(format!("{}; {disks}; {} MiB of a stream", said(&text, "under: 5"), bytes >> 20))
+}
+
+/// Returns the rest of the line that begins so.
+fn said(text: &str, begin: &str) -> String {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(begin));
+    line.unwrap_or("nothing").to_owned()
+}
+
+/// Another of Debian's kernels.
+fn kernels(bench: &Bench, kernel: &str) -> Result<String, String> {
+    let text = run(
+        bench,
+        &Linux {
+            kernel,
+            cores: 2,
+            script: include_str!("rounds.sh"),
+            arguments: "4,0,/dev/vda".into(),
+            disks: &["virtio-blk-pci"],
+            limit: Duration::from_secs(130),
+        },
+    )?;
+    complaints(&text)?;
+    Ok(format!("{}; /dev/vda: {}", said(&text, "under: 4"), said(&text, "under: /dev/vda: ")))
+}
+
+/// Each step fails in turn.
+fn refused(bench: &Bench) -> Result<String, String> {
+    let text = run(
+        bench,
+        &Linux {
+            kernel: "6.12-cloud",
+            cores: 3,
+            script: include_str!("refused.sh"),
+            arguments: String::new(),
+            disks: &[],
+            limit: Duration::from_secs(130),
+        },
+    )?;
+    Ok(format!("{} times", text.matches("under: refused").count()))
+}
