@@ -83,7 +83,7 @@ pub fn machine(
     let input = dir.join("guest.bare");
     let mut guest = bulkhead_image::load(&alone, 0, &[])?;
     match &sandbox.guest {
-        Runs::Linux { .. } => (),
+        Runs::Linux { .. } | Runs::Running => (),
         Runs::Bare { .. } => informed(&mut guest, end),
         Runs::Kernel(kernel) => {
             bulkhead_image::set_console(&mut guest, kernel, COM2)?;

@@ -271,7 +271,7 @@ impl Growing<'_> {
             )));
         }
         if base != linked {
-            (bytes, self.map.fields) = boot.moved("boot code", base)?;
+            (bytes, self.map.fields) = boot.moved("boot code", base, &T::relocated)?;
         }
         let headers = T::headers(boot.entry);
         bytes[..headers.len()].copy_from_slice(&headers);

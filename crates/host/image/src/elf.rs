@@ -119,12 +119,18 @@ impl Program {
         (start, bytes)
     }
 
-    /// Bytes in memory of a program that is moved to another address as a whole, and the addresses there of all fields
-    /// that hold an address in it. A field has four or eight bytes. The linker has to keep relocations (`--emit-relocs`).
+    /// Moves the whole program to another address. Returns its bytes in memory, and the addresses there of all fields
+    /// that hold an address in it. A field has four or eight bytes. The linker has to keep relocations
+    /// (`--emit-relocs`), and `kind` tells their meaning by their numbers.
     ///
     /// # Errors
     /// There are none, or there is one that is not known here.
-    pub fn moved(&self, name: &str, to: u64) -> Result<(Vec<u8>, Vec<u64>), Error> {
+    pub fn moved(
+        &self,
+        name: &str,
+        to: u64,
+        kind: &dyn Fn(u32) -> Relocated,
+    ) -> Result<(Vec<u8>, Vec<u64>), Error> {
         let wrong = |what: String| Error::Program(format!("{name}: {what}"));
         let file = File::parse(&*self.data).map_err(|e| wrong(e.to_string()))?;
         let (start, mut bytes) = self.flat();
@@ -140,7 +146,8 @@ impl Program {
                 let offset = at.checked_sub(start).filter(|_| at < end).unwrap_or(u64::MAX);
                 let held = bytes.get(offset as usize..).and_then(|bytes| bytes.first_chunk());
                 let held = u64::from(held.map_or(0, |field| u32::from_le_bytes(*field)));
-                let len = field(&file, (at, held), &relocation, start..=end).map_err(&wrong)?;
+                let len =
+                    field(&file, (at, held), &relocation, kind, start..=end).map_err(&wrong)?;
                 fields.extend(len.map(|len| (offset, len)));
             }
             if section.name() == Ok(".got") {
@@ -170,12 +177,28 @@ fn read(bytes: &[u8], (offset, len): (u64, usize)) -> u64 {
     field.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
-/// Bytes of the field that a relocation is about, if it has to be moved with its program (System V ABI for x86-64,
-/// 4.4.1). `held` is its first half, `inside` the program's addresses.
+/// Kind of a relocation, for a program that is moved as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relocated {
+    /// It is about no field.
+    Nothing,
+    /// The field of so many bytes holds an address.
+    Address(usize),
+    /// The field of four bytes holds a distance, or the address itself if the linker has changed the instruction.
+    Either,
+    /// The field holds the distance of two places.
+    Distance,
+    /// No kind that is known.
+    Unknown,
+}
+
+/// Bytes of the field that a relocation is about, if it has to be moved with its program. `held` is its first half,
+/// `inside` the program's addresses.
 fn field(
     file: &File,
     (at, held): (u64, u64),
     relocation: &Relocation,
+    kind: &dyn Fn(u32) -> Relocated,
     inside: std::ops::RangeInclusive<u64>,
 ) -> Result<Option<usize>, String> {
     let RelocationFlags::Elf { r_type } = relocation.flags() else { return Ok(None) };
@@ -186,20 +209,18 @@ fn field(
     };
     let target = target.ok_or_else(|| format!("the relocation at {at:#x} has no target"))?;
     let moves = inside.contains(&target);
-    match r_type {
-        elf::R_X86_64_NONE => Ok(None),
-        elf::R_X86_64_64 => Ok(moves.then_some(8)),
-        elf::R_X86_64_32 | elf::R_X86_64_32S => Ok(moves.then_some(4)),
-        // The linker has made an instruction with the address itself of one that loads it.
-        elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX => {
-            Ok((moves && held == target).then_some(4))
-        }
+    match kind(r_type.0) {
+        Relocated::Nothing => Ok(None),
+        Relocated::Address(len) => Ok(moves.then_some(len)),
+        Relocated::Either => Ok((moves && held == target).then_some(4)),
         // Both ends move together.
-        elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 | elf::R_X86_64_PC64 if moves => Ok(None),
-        elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 | elf::R_X86_64_PC64 => {
+        Relocated::Distance if moves => Ok(None),
+        Relocated::Distance => {
             Err(format!("the relocation at {at:#x} leads out of it, to {target:#x}"))
         }
-        other => Err(format!("the relocation at {at:#x} is of a kind that is not known: {other}")),
+        Relocated::Unknown => {
+            Err(format!("the relocation at {at:#x} is of a kind that is not known: {}", r_type.0))
+        }
     }
 }
 

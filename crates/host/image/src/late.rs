@@ -2,15 +2,16 @@
 //! address of that is known only then. So a file has the image as it is for one address, and the places of all
 //! addresses in it. A helper in that Linux reads it (`linux/enable`).
 //!
-//! A file is a [`Head`], the image, and its relocations, padded with zeros to a multiple of eight bytes. All numbers are
-//! little-endian. A relocation is the 32-bit offset of a field in the image. **The field need not be aligned.** The
-//! reader adds the distance of its block from [`Head::base`] to the *eight* bytes at the offset. In the boot code, a
-//! field of four bytes can be meant: the sum does not carry out of these while all addresses are below 4 GiB. They have
-//! to be below 2 GiB where an instruction extends the field's sign, so a block has to end there ([`MOST`]).
+//! A file is a [`Head`], the image, and its relocations, padded with zeros to a multiple of eight bytes. All numbers
+//! are little-endian. A relocation is the 32-bit offset of a field in the image. **The field need not be aligned.** The
+//! reader adds the distance of its block from [`Head::base`] to the *eight* bytes at the offset.
+//!
+//! Some fields of the boot code have four bytes. The sum does not carry out of these while all addresses are below
+//! 4 GiB. Some instructions extend the sign of their field, so a block has to end at [`MOST`].
 //!
 //! The places are found by baking twice, at two addresses: words of the image that differ by the distance of these are
-//! addresses. The boot code is not compared, for its fields are known from its own relocations. Last, the first image
-//! with its relocations applied has to be the second one. One word is left as it is: the checksum in the image's header.
+//! addresses. The boot code is not compared: its own relocations name its fields. Last, the first image with its
+//! relocations applied has to be the second one. One word is left as it is: the checksum in the image's header.
 
 use crate::build::{Baked, Programs, bake};
 use crate::{Error, Part};

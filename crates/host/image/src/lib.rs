@@ -36,7 +36,7 @@ mod x86;
 pub use build::{Baked, Map, Programs, bake, bake_for, kernel_window};
 pub use config::Tail;
 pub use devices::{Devices, Grant, Route, Unit};
-pub use elf::{Local, Program, Segment, section_len};
+pub use elf::{Local, Program, Relocated, Segment, section_len};
 pub use guest::{Entry, Guest, Piece, Start, Trace, bare};
 pub use kernel::{
     Asked, Ground, Hold, KernelMemory, Kernels, Placed, Route as KernelRoute, State, offset,

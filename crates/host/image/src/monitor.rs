@@ -158,7 +158,7 @@ pub fn bake<T: Target>(
     };
     let runs = input.plan.runs(input.index);
     let (reached, root) = match runs {
-        true => nested::under_linux::<T::Nested>(pages, input.plan, input.index, memory, &shown)?,
+        true => nested::under_linux::<T>(pages, input.plan, input.index, memory, &shown)?,
         false => nested::tables::<T::Nested>(pages, input.plan, input.index, memory, &shown)?,
     };
     let links = nested::links::<T::Nested>(pages, input.plan, input.index, root)?;

@@ -3,6 +3,7 @@
 use crate::guest::Guest;
 use crate::pages::Pages;
 use crate::space::Space;
+use crate::target::Target;
 use crate::{Error, end, pci};
 use bulkhead_arch::{Entry, MapError, Memory, PageFormat, Rights, Stage2, TableMemory};
 use bulkhead_layout::PAGE;
@@ -267,35 +268,31 @@ impl<F: PageFormat> PageFormat for Small<F> {
     }
 }
 
-/// The nested tables of a Linux that runs already: all memory below 4 GiB and all RAM above, at its own address, in
-/// pages of which the late boot code takes out those of the block. What the Linux is shown, as any guest, takes the
-/// place of what the machine has there.
-pub fn under_linux<F: Stage2>(
+/// The nested tables of a Linux that runs already. It reaches all devices and RAM at their own addresses, in pages of
+/// which the late boot code takes out those of the block. Pages that it is shown take the place of the machine's there.
+pub fn under_linux<T: Target>(
     pages: &mut Pages,
     plan: &Plan,
     index: usize,
     space: Space,
     shown: &Shown,
 ) -> Result<(Space, u64), Error> {
-    /// Registers of the cores' own interrupt controllers (APM 16.3.1): the monitor has them.
-    const LOCAL_APIC: Span = Span { start: 0xFEE0_0000, len: 1 << 20 };
-    const LOW: Span = Span { start: 0, len: 4 << 30 };
-    let mut space = reached::<F>(plan, index, space, shown);
+    let mut space = reached::<T::Nested>(plan, index, space, shown);
     let facts = plan.machine.arch.facts();
+    let [low, monitors] = T::MACHINE;
     let start_code = facts.start_code.map(|start| Span { start, len: facts.page });
     let links = plan.links.iter().filter(|link| link.concerns(index));
-    let mut holes: Vec<Span> = start_code.into_iter().chain([LOCAL_APIC]).collect();
+    let mut holes: Vec<Span> = start_code.into_iter().chain([monitors]).collect();
     // No other memory shares a link's table of entries.
     holes.extend(links.map(|link| Span { start: link.gpa, len: facts.guest.link_stride }));
     holes.extend(space.regions.iter().map(|region| Span { start: region.at, len: region.len }));
-    let high = plan.machine.banks.iter().flat_map(|bank| bank.without(LOW));
-    let mut left: Vec<Span> = [LOW].into_iter().chain(high).collect();
+    let high = plan.machine.banks.iter().flat_map(|bank| bank.without(low));
+    let mut left: Vec<Span> = [low].into_iter().chain(high).collect();
     for hole in holes {
         left = left.into_iter().flat_map(|piece| piece.without(hole)).collect();
     }
-    left.iter()
-        .for_each(|all| space.add(all.start, all.start, all.len, Rights::RWX, "the machine"));
-    let root = space.bake::<Small<F>>(pages, None)?;
+    left.iter().for_each(|all| space.add(all.start, all.start, all.len, Rights::RWX, "machine"));
+    let root = space.bake::<Small<T::Nested>>(pages, None)?;
     Ok((space, root.unwrap_or_default()))
 }
 

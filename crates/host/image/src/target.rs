@@ -4,14 +4,14 @@
 use crate::Error;
 use crate::config::Tail;
 use crate::devices::Devices;
-use crate::elf::Program;
+use crate::elf::{Program, Relocated};
 use crate::guest::{Entry, Guest};
 use crate::kernel::Kernels;
 use crate::pages::Pages;
 use bulkhead_arch::{Stage1, Stage2};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::{image, monitor};
-use bulkhead_plan::{Plan, Sandbox};
+use bulkhead_plan::{Plan, Sandbox, Span};
 use core::ops::DerefMut;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -34,6 +34,14 @@ pub trait Target {
     /// Fields of a control block that confine its guest and stay as the launch record sets them, with the bits that do.
     const STEADY: &'static [(u64, u64)] = &[];
 
+    /// Addresses that a Linux which runs already reaches beside RAM, and those among them that its monitor has in its
+    /// place. Both are empty where there is no such guest.
+    const MACHINE: [Span; 2] = [Span { start: 0, len: 0 }; 2];
+
+    /// Tells what a kind of relocations of the boot code means, by its number in ELF files.
+    fn relocated(_: u32) -> Relocated {
+        Relocated::Unknown
+    }
     /// Makes the headers by which a boot loader knows the image: its first bytes.
     fn headers(entry: u64) -> Vec<u8>;
     /// Fills in what this architecture alone has in a header: the boot code's console, its IOMMU.

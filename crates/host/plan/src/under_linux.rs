@@ -255,3 +255,217 @@ fn refuse_rights(
     );
     refused(&sandbox.place, message, "leave that right away")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Alternative, Device, Granted, Hpet, Link, Machine, Part, Peer, Right, Role, Watch,
+    };
+
+    const MIB: u64 = 1 << 20;
+    const BASE: u64 = 0x3000_0000;
+
+    fn place(line: usize) -> Place {
+        Place { file: "m.toml".into(), line, column: 1 }
+    }
+
+    fn right(sandbox: usize) -> Right {
+        Right { sandbox, every: Right::EVERY }
+    }
+
+    fn channel(from: usize, to: Vec<usize>) -> Channel {
+        Channel {
+            name: "told".into(),
+            place: place(60),
+            part: Part::Pages,
+            bell: None,
+            from,
+            to,
+            stand: None,
+            hpa: 0,
+            gpa: 0xD200_0000,
+            len: 4096,
+        }
+    }
+
+    /// A guest, the Linux, and another guest, with rights and memory between all of them.
+    fn system() -> System {
+        let sandbox = |n: usize| Sandbox {
+            name: ["left", "linux", "right"][n].into(),
+            place: place(10 * (n + 1)),
+            cores: vec![2 * n, 2 * n + 1],
+            core_ids: vec![4 * n as u32, 4 * n as u32 + 2],
+            ..Sandbox::default()
+        };
+        let mut all = [0, 1, 2].map(sandbox);
+        all[1].guest = Guest::Linux { kernel: "k".into(), initrd: None, cmdline: String::new() };
+        all[1].control = [vec![right(0), right(2)], vec![right(2)], vec![right(0)]];
+        all[1].observe = vec![2, 0];
+        all[0].observe = vec![1];
+        all[2].control[0] = vec![right(1)];
+        System {
+            manifest: "m.toml".into(),
+            machine: Machine {
+                core_ids: (0..8).map(|n| 2 * n).collect(),
+                ram: vec![Span { start: 16 * MIB, len: 1024 * MIB }],
+                hpet: Some(Hpet::default()),
+                ..Machine::default()
+            },
+            sandboxes: { all.into_iter() }
+                .map(|sandbox| Wanted { sandbox, memory: 16 * MIB, at: None })
+                .collect(),
+            channels: vec![channel(1, vec![0, 2]), channel(2, vec![1])],
+            links: vec![Link {
+                owner: 2,
+                to: vec![1],
+                place: place(50),
+                hpa: 0,
+                gpa: 0xDC00_0000,
+                len: 8192,
+                sent: 4096,
+            }],
+            ends_with: vec![1, 2],
+            restarts: vec![(2, 1)],
+            under_linux: Some(UnderLinux { sandbox: 1, memory: BLOCK, place: place(5) }),
+            ..System::default()
+        }
+    }
+
+    #[test]
+    fn the_linux_becomes_the_last_sandbox_and_all_that_names_one_follows() {
+        let turned = system().under_linux(BASE, usize::MAX).unwrap();
+        let names: Vec<_> = turned.sandboxes.iter().map(|s| s.sandbox.name.as_str()).collect();
+        assert_eq!(names, ["left", "right", "linux"]);
+        let [left, other, linux] = [0, 1, 2].map(|n| &turned.sandboxes[n]);
+        let own = &linux.sandbox;
+        assert_eq!((&own.guest, linux.memory, linux.at), (&Guest::Running, 0, None));
+        assert_eq!(own.control, [vec![right(0), right(1)], vec![right(1)], vec![right(0)]]);
+        assert_eq!(own.observe, [1, 0]);
+        assert_eq!(left.sandbox.observe, [2]);
+        assert_eq!(other.sandbox.control[0], [right(2)]);
+        let ends = |n: usize| (turned.channels[n].from, &turned.channels[n].to[..]);
+        assert_eq!((ends(0), ends(1)), ((2, &[0, 1][..]), (1, &[2][..])));
+        assert_eq!((turned.links[0].owner, &turned.links[0].to[..]), (1, &[2][..]));
+        assert_eq!((&turned.ends_with[..], &turned.restarts[..]), (&[2, 1][..], &[(1, 1)][..]));
+        assert_eq!(turned.under_linux.map(|under| under.sandbox), Some(2));
+    }
+
+    #[test]
+    fn it_has_all_cores_that_nobody_else_has_and_the_machine_is_its() {
+        let all = system();
+        let cores = |n| all.under_linux(BASE, n).map(|s| s.sandboxes[2].sandbox.core_ids.clone());
+        assert_eq!(cores(usize::MAX), Ok(vec![4, 6, 12, 14]));
+        assert_eq!(cores(7), Ok(vec![4, 6, 12]));
+        let turned = all.under_linux(BASE, usize::MAX).unwrap();
+        assert_eq!(turned.machine.ram, [Span { start: BASE, len: BLOCK }]);
+        assert_eq!((turned.machine.hpet, turned.image_at()), (None, BASE));
+        assert_eq!((all.image_at(), all.block), (all.facts().image, None));
+        let plan = turned.plan(MIB).unwrap();
+        assert_eq!((plan.image.start, plan.block), (BASE, Some(Span { start: BASE, len: BLOCK })));
+        assert!(plan.runs(2) && !plan.runs(1) && !plan.runs(3) && plan.ends(2).is_empty());
+        let inside = |hpa: u64| hpa >= BASE + MIB && hpa < BASE + BLOCK;
+        assert!(plan.sandboxes.iter().flat_map(|s| &s.ram).all(|ram| inside(ram.hpa)));
+        assert!(plan.channels.iter().all(|channel| inside(channel.hpa)));
+        // Too much for the block is a misfit of it.
+        let mut large = system();
+        large.sandboxes[0].memory = 256 * MIB;
+        assert!(large.under_linux(BASE, usize::MAX).unwrap().plan(MIB).is_err());
+    }
+
+    /// What is done to a system, the line of the refusal, and a word of it.
+    type Refusal = (fn(&mut System), usize, &'static str);
+
+    #[test]
+    fn a_system_that_cannot_start_so_is_refused_with_its_line() {
+        fn of(system: &mut System, n: usize) -> &mut Sandbox {
+            &mut system.sandboxes[n].sandbox
+        }
+        let all: &[Refusal] = &[
+            (|s| s.under_linux = None, 1, "add `[under_linux]`"),
+            (|s| s.multikernel = true, 5, "without monitors"),
+            (|s| s.machine.arch = Arch::Vmx, 5, "x86-64-vmx"),
+            (|s| s.under_linux.as_mut().unwrap().memory = 0, 5, "0 bytes"),
+            (|s| s.under_linux.as_mut().unwrap().memory += MIB, 5, "128 MiB"),
+            (|s| s.under_linux.as_mut().unwrap().memory = 8 * BLOCK, 5, "128 MiB"),
+            (
+                |s| {
+                    let (name, place) = ("leads".into(), place(40));
+                    let (holders, dma) = (vec![0, 2], Vec::new());
+                    let (least_loaded, cold, gpa) = (false, false, 0);
+                    s.roles = vec![Role { name, place, holders, least_loaded, cold, gpa, dma }];
+                },
+                40,
+                "role `leads`",
+            ),
+            (|s| s.channels[1].part = Part::Program, 60, "loads a program"),
+            (|s| of(s, 0).watch = Some(Watch::default()), 10, "watchdog"),
+            (|s| of(s, 1).watch = Some(Watch::default()), 20, "watchdog"),
+            (
+                |s| {
+                    let (place, sandbox, every, first) = (place(41), 0, 1, None);
+                    let (takes, quiets) = (true, true);
+                    of(s, 2).peers = vec![Peer { place, sandbox, every, first, takes, quiets }];
+                },
+                41,
+                "looks at another",
+            ),
+            (
+                |s| {
+                    let function = crate::Function::default();
+                    let (unconfined, line, role, place) = (false, false, None, place(31));
+                    let granted = Granted { function, unconfined, line, role, place };
+                    of(s, 2).functions = vec![granted];
+                },
+                31,
+                "PCI function",
+            ),
+            (
+                |s| {
+                    let (name, place) = ("uart1".into(), place(32));
+                    of(s, 2).devices =
+                        vec![Device { name, place, irq: Some(4), ..Device::default() }];
+                },
+                32,
+                "`uart1`",
+            ),
+            (
+                |s| {
+                    let (name, place, guest) = ("other".into(), place(42), Guest::default());
+                    of(s, 1).alternatives = vec![Alternative { name, place, guest }];
+                },
+                42,
+                "guest `other`",
+            ),
+            (
+                |s| {
+                    let (place, rungs) = (place(43), Vec::new());
+                    of(s, 1).ladders = vec![crate::Ladder { place, rungs }];
+                },
+                43,
+                "ladder",
+            ),
+            (|s| of(s, 1).snapshot = 1, 20, "snapshot"),
+            (|s| of(s, 1).actions[0] = Action::Restart, 20, "restarts"),
+            (|s| of(s, 0).control[1] = vec![right(1)], 10, "may start `linux`"),
+            (|s| of(s, 0).control[2] = vec![right(1)], 10, "may restart `linux`"),
+            (|s| of(s, 0).cores = (0..8).collect(), 20, "0 cores"),
+            (|s| s.machine.core_ids.truncate(5), 30, "has core 5"),
+        ];
+        for (change, line, word) in all {
+            let mut system = system();
+            change(&mut system);
+            let why = system.under_linux(BASE, usize::MAX).expect_err(word);
+            let said = why.to_string();
+            assert!(why.place.line == *line && said.contains(word), "{word}: {said}");
+            assert!(said.starts_with(&format!("m.toml:{line}: ")) && !why.help.is_empty());
+        }
+        // What the Linux has of its own is nobody's matter, and ports alone are no line.
+        let mut own = system();
+        of(&mut own, 1).devices = vec![Device { irq: Some(4), ..Device::default() }];
+        of(&mut own, 0).devices = vec![Device::default()];
+        let turned = own.under_linux(BASE, usize::MAX).unwrap();
+        let devices = |n: usize| turned.sandboxes[n].sandbox.devices.len();
+        assert_eq!([0, 1, 2].map(devices), [1, 0, 0]);
+    }
+}

@@ -425,7 +425,7 @@ mod tests {
     fn shares_of_the_table_do_not_overlap() {
         let line = |irq| sandbox(false, &[(irq, Edge)]);
         let plan = plan(vec![line(1), sandbox(true, &[]), line(3), line(4)]);
-        assert!(shared(&mut Pages::new(Arch::Svm.facts()), &plan).unwrap().table.is_some());
+        assert!(shared(&mut Pages::new(&Plan::default()), &plan).unwrap().table.is_some());
         let of = |index| lines(&plan, index, Some(PAGE)).unwrap().map(|l| l.slots);
         assert_eq!([of(0), of(2), of(3)], [Some([288, 362]), Some([362, 436]), Some([436, 510])]);
     }
@@ -433,10 +433,10 @@ mod tests {
     #[test]
     fn a_level_line_ends_remapping() {
         let plan = plan(vec![sandbox(false, &[(16, LevelLow)])]);
-        let level = shared(&mut Pages::new(Arch::Svm.facts()), &plan);
+        let level = shared(&mut Pages::new(&Plan::default()), &plan);
         assert_eq!(messages(&plan.machine, level), Messages::Unseen);
         let none = super::tests::plan(vec![sandbox(true, &[])]);
-        let shared = shared(&mut Pages::new(Arch::Svm.facts()), &none);
+        let shared = shared(&mut Pages::new(&Plan::default()), &none);
         assert_eq!(messages(&none.machine, shared), Messages::Abort);
     }
 
@@ -444,7 +444,7 @@ mod tests {
     fn who_does_not_see_lines_lets_nothing_through() {
         let mut plan = plan(vec![sandbox(false, &[(4, Edge), (16, LevelLow)])]);
         plan.machine.iommu = Some(unit(true, Some(false), None));
-        let made = shared(&mut Pages::new(Arch::Svm.facts()), &plan).unwrap();
+        let made = shared(&mut Pages::new(&Plan::default()), &plan).unwrap();
         assert_eq!(made.table, None);
         assert_eq!(messages(&plan.machine, Some(made)), Messages::Abort);
     }
@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn the_boot_code_is_told_both_outcomes() {
         let edge = open(vec![sandbox(false, &[(4, Edge)])]);
-        let made = shared(&mut Pages::new(Arch::Svm.facts()), &edge).unwrap();
+        let made = shared(&mut Pages::new(&Plan::default()), &edge).unwrap();
         assert_eq!(made.table, made.tested);
         let found = test(&edge, Some(made), 0x10_0000);
         assert_eq!((found.entry, found.table), (0x10_1400, made.tested.unwrap()));
@@ -471,7 +471,7 @@ mod tests {
         // Level-triggered: not looked at; refused beside a function of whomever, if there are several sandboxes.
         let level = || sandbox(false, &[(16, LevelLow)]);
         let alone = open(vec![level(), level()]);
-        let made = shared(&mut Pages::new(Arch::Svm.facts()), &alone).unwrap();
+        let made = shared(&mut Pages::new(&Plan::default()), &alone).unwrap();
         let found = test(&alone, Some(made), 0x10_0000);
         assert_eq!((made.table, found.seen, found.unseen, found.flags), (None, 0, 1, 0));
         let mut forges = open(vec![level(), sandbox(true, &[])]);
@@ -489,18 +489,18 @@ mod tests {
         for (said, flag) in [(true, LineTest::SAID_SEEN), (false, LineTest::SAID_UNSEEN)] {
             let mut plan = open(vec![sandbox(false, &[(16, LevelLow)])]);
             plan.machine.iommu = Some(unit(true, Some(said), Some(Bdf(0xA0))));
-            let made = shared(&mut Pages::new(Arch::Svm.facts()), &plan);
+            let made = shared(&mut Pages::new(&Plan::default()), &plan);
             assert_eq!(test(&plan, made, 0).flags, flag);
             // Without an 8254 nobody can look.
             plan.machine.devices.clear();
-            let made = shared(&mut Pages::new(Arch::Svm.facts()), &plan);
+            let made = shared(&mut Pages::new(&Plan::default()), &plan);
             assert_eq!(test(&plan, made, 0), LineTest::default());
         }
     }
 
     #[test]
     fn a_fresh_shadow_is_masked() {
-        let mut pages = Pages::new(Arch::Svm.facts());
+        let mut pages = Pages::new(&Plan::default());
         let at = shadow(&mut pages);
         let bytes = pages.read(at, size_of::<Written>() as u64);
         let words: Vec<_> =

@@ -21,7 +21,7 @@ pub use ports::absent as absent_ports;
 use crate::Error;
 use crate::build::{Baked, Programs, bake_for};
 use crate::config::Tail;
-use crate::elf::Program;
+use crate::elf::{Program, Relocated};
 use crate::guest::{Entry, Guest};
 use crate::kernel::Kernels;
 use crate::pages::Pages;
@@ -39,7 +39,8 @@ use bulkhead_layout::map::VECTORS_VA;
 use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::x86::{Header, Iommu, TRAMPOLINE_PA};
-use bulkhead_plan::{self as plan, Arch, Plan, RTC, Sandbox, System};
+use bulkhead_plan::{self as plan, Arch, Plan, RTC, Sandbox, Span, System};
+use object::elf;
 
 /// Address at which kernels see their memory.
 pub const KERNEL_WINDOW: u64 = <X86 as Kernels>::WINDOW;
@@ -90,6 +91,24 @@ impl<V: Virtualization> Target for V {
     type Kernels = X86;
     const MAPS_HOST: bool = V::MAPS_HOST;
     const STEADY: &'static [(u64, u64)] = V::STEADY;
+
+    // All below 4 GiB; each core's local APIC (APM 16.3.1).
+    const MACHINE: [Span; 2] =
+        [Span { start: 0, len: 4 << 30 }, Span { start: 0xFEE0_0000, len: 1 << 20 }];
+
+    // System V ABI for x86-64, 4.4.1.
+    fn relocated(kind: u32) -> Relocated {
+        match elf::RelocationType(kind) {
+            elf::R_X86_64_NONE => Relocated::Nothing,
+            elf::R_X86_64_64 => Relocated::Address(8),
+            elf::R_X86_64_32 | elf::R_X86_64_32S => Relocated::Address(4),
+            elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX => {
+                Relocated::Either
+            }
+            elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 | elf::R_X86_64_PC64 => Relocated::Distance,
+            _ => Relocated::Unknown,
+        }
+    }
 
     fn headers(entry: u64) -> Vec<u8> {
         loader::headers(entry)
@@ -169,7 +188,7 @@ impl<V: Virtualization> Target for V {
         }
         let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
         config.msrs = tail.append(if linux { V::ABSENT } else { &only_needed });
-        // What it has looked at before it cannot be hidden later.
+        // A Linux that runs already has seen all leaves.
         config.cpuid = tail.append(if runs { &[] } else { V::CPUID });
         // A Linux that finds the ports makes two exits of each access, and a thousand
         // to see that they work. Without them it takes the memory.

@@ -46,9 +46,9 @@ fn owned(plan: &Plan, port: u32) -> bool {
         .any(|d| d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port)))
 }
 
-/// Tells if a Linux that runs already keeps a port: all but those of other sandboxes, those by which it asks its
-/// monitor, and the two that reset the machine. It keeps [`POWER_PORT`]: the registers of the machine's own power
-/// management can be there.
+/// Tells if a Linux that runs already keeps a port. It has no port of other sandboxes, none by which it asks its
+/// monitor, and neither of the two that reset the machine. It keeps [`POWER_PORT`]: the registers of the machine's own
+/// power management can be there.
 pub fn left(plan: &Plan, port: u16) -> bool {
     const KEYBOARD: u16 = 0x64;
     const RESET: u16 = 0xCF9;

@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn each_entry_is_bound_to_a_requester_and_leads_to_its_owner() {
         let plan = two();
-        let mut pages = Pages::new(Arch::Svm.facts());
+        let mut pages = Pages::new(&Plan::default());
         let made = tables(&mut pages, &plan, &[]).unwrap();
         let register = written(&made, register::INTERRUPTS);
         let (table, len) = (register & !0xFFF, 2 << (register & 0xF));
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn only_owners_have_contexts() {
-        let mut pages = Pages::new(Arch::Svm.facts());
+        let mut pages = Pages::new(&Plan::default());
         let grant = |requester, root, domain| Grant {
             requester,
             root,
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_unit_is_switched_on_last_and_with_empty_caches() {
         let plan = two();
-        let made = tables(&mut Pages::new(Arch::Svm.facts()), &plan, &[]).unwrap();
+        let made = tables(&mut Pages::new(&Plan::default()), &plan, &[]).unwrap();
         assert_eq!(made.steps.len(), count(&plan.machine.iommu.unwrap()));
         assert_eq!((made.steps[0].kind, made.steps[0].value), (ConfigOp::AT, 0xFED9_0000));
         let position =
@@ -392,7 +392,7 @@ mod tests {
         // Without remapping there is no table of it.
         let plain = Iommu { remaps_interrupts: false, ..plan.machine.iommu.unwrap() };
         let plan = Plan { machine: Machine { iommu: Some(plain), ..plan.machine }, ..plan };
-        let made = tables(&mut Pages::new(Arch::Svm.facts()), &plan, &[]).unwrap();
+        let made = tables(&mut Pages::new(&Plan::default()), &plan, &[]).unwrap();
         assert_eq!(made.steps.len(), count(&plain));
         assert_eq!(written(&made, register::INTERRUPTS), 0);
         assert_eq!(first(&plan, Source::Function(DISK)).unwrap(), None);
@@ -402,7 +402,7 @@ mod tests {
     fn more_blocks_than_an_index_can_name_are_refused() {
         let functions: Vec<_> = (0..64).map(|n| Bdf(n << 3)).collect();
         let cores = |n: u32| plan(vec![sandbox(&(0..n).collect::<Vec<_>>(), &functions, None)]);
-        let made = |plan: &Plan| tables(&mut Pages::new(Arch::Svm.facts()), plan, &[]);
+        let made = |plan: &Plan| tables(&mut Pages::new(&Plan::default()), plan, &[]);
         assert!(made(&cores(3)).is_ok());
         let error = made(&cores(4)).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("256 times 256 entries are wanted"), "{error}");

@@ -1,5 +1,5 @@
-//! The start under a Linux that runs already. Only what the table itself says is checked here: what such a system cannot
-//! have is refused when it is built so ([`bulkhead_plan::System::under_linux`]).
+//! The start under a Linux that runs already. Only the table itself is checked here. Parts that such a system cannot
+//! have are refused when it is built so ([`bulkhead_plan::System::under_linux`]).
 
 use super::Context;
 use crate::diagnostic::Diagnostic;
