@@ -198,7 +198,9 @@ impl System {
         let (mut owners, mut gpas, mut wishes) = (Vec::new(), Vec::new(), Vec::new());
         for (index, wanted) in self.sandboxes.iter().enumerate() {
             let mut at = wanted.at;
-            for piece in self.facts().guest.pieces(wanted.memory) {
+            // A Linux that runs already wants none.
+            let pieces = self.facts().guest.pieces(wanted.memory).into_iter();
+            for piece in pieces.filter(|piece| piece.len > 0) {
                 owners.push(Owner::Sandbox(index));
                 gpas.push(piece.start);
                 wishes.push(Wish { len: piece.len, at, low: false });

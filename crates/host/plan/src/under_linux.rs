@@ -363,6 +363,7 @@ mod tests {
         assert_eq!((all.image_at(), all.block), (all.facts().image, None));
         let plan = turned.plan(MIB).unwrap();
         assert_eq!((plan.image.start, plan.block), (BASE, Some(Span { start: BASE, len: BLOCK })));
+        assert!(plan.sandboxes[2].ram.is_empty());
         assert!(plan.runs(2) && !plan.runs(1) && !plan.runs(3) && plan.ends(2).is_empty());
         let inside = |hpa: u64| hpa >= BASE + MIB && hpa < BASE + BLOCK;
         assert!(plan.sandboxes.iter().flat_map(|s| &s.ram).all(|ram| inside(ram.hpa)));

@@ -331,7 +331,7 @@ fn shadow(pages: &mut Pages) -> u64 {
 mod tests {
     use super::*;
     use bulkhead_plan::kernel::{DeviceUse, Interrupt, Kernel, Program};
-    use bulkhead_plan::{Arch, Bdf, Controller, Device, Granted, Ioapic, Iommu, IommuKind};
+    use bulkhead_plan::{Bdf, Controller, Device, Granted, Ioapic, Iommu, IommuKind};
 
     fn sandbox(linux: bool, irqs: &[(u32, Trigger)]) -> Sandbox {
         let device = |&(irq, trigger): &(u32, Trigger)| Device {

@@ -80,7 +80,7 @@ mod tests {
     use crate::x86::devices::Pc;
     use bulkhead_arch::{Rights, walk};
     use bulkhead_arch_x86::iommu::IoPages;
-    use bulkhead_plan::{Arch, Bridge, Function, Iommu, PciRoot};
+    use bulkhead_plan::{Bridge, Function, Iommu, PciRoot};
 
     const OWN: Bdf = Bdf(0x0018);
     const ALIAS: Bdf = Bdf(0x0100);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn only_owners_have_rights() {
-        let mut pages = Pages::new(Arch::Svm.facts());
+        let mut pages = Pages::new(&Plan::default());
         let grant = |requester| Grant {
             requester,
             root: Some(0x5000),
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_one_has_no_tables() {
-        let mut pages = Pages::new(Arch::Svm.facts());
+        let mut pages = Pages::new(&Plan::default());
         let machine = Machine { iommu: None, ..machine() };
         let made = tables(&mut pages, &machine, &[], Messages::Abort);
         assert_eq!((made.base, made.device_table.len, pages.into_bytes().len()), (0, 0, 0));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn devices_reach_what_the_guest_reaches() {
-        let mut pages = Pages::new(Arch::Svm.facts());
+        let mut pages = Pages::new(&Plan::default());
         let mut memory = Space::default();
         memory.add(0x20_0000, 0x4020_0000, 0x20_0000, Rights::RW, "");
         memory.add(0x40_0000, 0x4040_0000, 0x3000, Rights::R, "");

@@ -226,7 +226,7 @@ fn steps(iommu: &Iommu, root: u64, interrupts: Range, queue: u64) -> Vec<ConfigO
 mod tests {
     use super::*;
     use bulkhead_plan::{
-        Arch, Controller, Device, Function, Granted, Ioapic, IommuKind, Machine, Trigger,
+        Controller, Device, Function, Granted, Ioapic, IommuKind, Machine, Trigger,
     };
 
     const DISK: Bdf = Bdf(0x18);
