@@ -106,6 +106,11 @@ fn a_missing_manifest_is_an_error_not_a_panic() {
 fn a_wrong_command_line_has_a_status_of_its_own() {
     assert_eq!(bulkhead(&["chekc"]).status.code(), Some(2));
     assert_eq!(bulkhead(&["check"]).status.code(), Some(2));
+    // A disc boots a machine, which a running Linux has booted already, with all cores that it has.
+    for other in [&["--cores", "2"][..], &["--iso", "--under-linux"]] {
+        let all = [&["build", GOOD, "-o", "no-file"][..], other].concat();
+        assert_eq!(bulkhead(&all).status.code(), Some(2), "{other:?}");
+    }
 }
 
 /// `BLESS=1` writes the table anew.

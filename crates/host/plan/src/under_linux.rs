@@ -365,7 +365,7 @@ mod tests {
         assert_eq!((plan.image.start, plan.block), (BASE, Some(Span { start: BASE, len: BLOCK })));
         assert!(plan.sandboxes[2].ram.is_empty());
         assert!(plan.runs(2) && !plan.runs(1) && !plan.runs(3) && plan.ends(2).is_empty());
-        let inside = |hpa: u64| hpa >= BASE + MIB && hpa < BASE + BLOCK;
+        let inside = |hpa: u64| (BASE + MIB..BASE + BLOCK).contains(&hpa);
         assert!(plan.sandboxes.iter().flat_map(|s| &s.ram).all(|ram| inside(ram.hpa)));
         assert!(plan.channels.iter().all(|channel| inside(channel.hpa)));
         // Too much for the block is a misfit of it.
@@ -374,7 +374,7 @@ mod tests {
         assert!(large.under_linux(BASE, usize::MAX).unwrap().plan(MIB).is_err());
     }
 
-    /// What is done to a system, the line of the refusal, and a word of it.
+    /// A change of a system, the line of the refusal, and a word of it.
     type Refusal = (fn(&mut System), usize, &'static str);
 
     #[test]
@@ -461,7 +461,7 @@ mod tests {
             assert!(why.place.line == *line && said.contains(word), "{word}: {said}");
             assert!(said.starts_with(&format!("m.toml:{line}: ")) && !why.help.is_empty());
         }
-        // What the Linux has of its own is nobody's matter, and ports alone are no line.
+        // The Linux' own devices are not looked at, and a device with ports alone has no line.
         let mut own = system();
         of(&mut own, 1).devices = vec![Device { irq: Some(4), ..Device::default() }];
         of(&mut own, 0).devices = vec![Device::default()];

@@ -1,7 +1,7 @@
 //! From a manifest to an image, and from an image to a bootable CD.
 
 use crate::Error;
-use bulkhead_image::late::Late;
+use bulkhead_image::late::{BASE, Late};
 use bulkhead_image::{Baked, Programs, bake};
 use bulkhead_layout::need::MONITORS;
 use bulkhead_manifest::Checked;
@@ -22,6 +22,9 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
 /// # Errors
 /// See [`build`]; the system cannot start so.
 pub fn build_late(checked: &Checked, artifacts: &Path, cores: usize) -> Result<Late, Error> {
+    // A refusal does not wait for programs that may not be built yet.
+    let refused = |why| Error::Image(bulkhead_image::Error::from(why));
+    checked.system.under_linux(BASE, cores).map_err(refused)?;
     with(checked, artifacts, "late", |programs| Late::bake(&checked.system, cores, programs))
 }
 
