@@ -8,6 +8,7 @@
 use crate::{Arch, Channel, Guest, Place, RIGHTS, Sandbox, Span, System, Wanted};
 use bulkhead_layout::MAX_CORES;
 use bulkhead_layout::monitor::Action;
+use bulkhead_layout::report::Kind;
 use std::fmt;
 
 /// The block is a multiple of so many bytes, and aligned to them.
@@ -213,8 +214,12 @@ fn refuse_own(sandbox: &Sandbox) -> Result<(), Refused> {
         let message = format!("sandbox `{name}` keeps a snapshot: {why}");
         return refused(place, message, "leave `snapshot` away");
     }
+    if sandbox.actions[Kind::Failure as usize] != Action::Ignore {
+        let message = format!("a failure of sandbox `{name}` has an answer: its monitor sees none");
+        return refused(place, message, "leave `failure` out of its `[[health]]`");
+    }
     if sandbox.actions.contains(&Action::Restart) {
-        let message = format!("a failure restarts sandbox `{name}`: {why}");
+        let message = format!("a finding restarts sandbox `{name}`: {why}");
         return refused(place, message, "let its `[[health]]` stop it");
     }
     Ok(())
@@ -300,6 +305,7 @@ mod tests {
         };
         let mut all = [0, 1, 2].map(sandbox);
         all[1].guest = Guest::Linux { kernel: "k".into(), initrd: None, cmdline: String::new() };
+        all[1].actions[Kind::Failure as usize] = Action::Ignore;
         all[1].control = [vec![right(0), right(2)], vec![right(2)], vec![right(0)]];
         all[1].observe = vec![2, 0];
         all[0].observe = vec![1];
@@ -448,6 +454,7 @@ mod tests {
             ),
             (|s| of(s, 1).snapshot = 1, 20, "snapshot"),
             (|s| of(s, 1).actions[0] = Action::Restart, 20, "restarts"),
+            (|s| of(s, 1).actions[Kind::Failure as usize] = Action::Stop, 20, "a failure"),
             (|s| of(s, 0).control[1] = vec![right(1)], 10, "may start `linux`"),
             (|s| of(s, 0).control[2] = vec![right(1)], 10, "may restart `linux`"),
             (|s| of(s, 0).cores = (0..8).collect(), 20, "0 cores"),

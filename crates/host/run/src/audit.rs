@@ -78,7 +78,8 @@ pub fn translate(
         need(plan.channels.iter().any(loaded), need::LOADS);
         need(rights, need::CONTROL);
         need(plan.channels.iter().any(|c| messages(c) || rings(c)), need::CHANNELS);
-        need(matches!(sandbox.guest, Guest::Linux { .. }), need::LINUX);
+        need(matches!(sandbox.guest, Guest::Linux { .. } | Guest::Running), need::LINUX);
+        need(plan.runs(index), need::RUNNING);
         need(sandbox.watch.is_some(), need::WATCHDOG);
         let failure = sandbox.actions[report::Kind::Failure as usize];
         need(failure != Action::Ignore || !sandbox.ladders.is_empty(), need::LADDER);
