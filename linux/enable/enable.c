@@ -251,7 +251,8 @@ static int place(const struct bh_file *file, const u8 __user *from)
 		word += delta;
 		memcpy(machine.va + offsets[i], &word, sizeof(word));
 	}
-	memset(machine.va + file->image, 0, machine.len - file->image);
+	/* No sandbox reaches what is left in the block of before: the launch clears memory and channels. */
+	memset(machine.va + file->image, 0, relocations);
 	return 0;
 }
 

@@ -11,24 +11,29 @@ disk() {
         echo 3 >/proc/sys/vm/drop_caches
         dd if="$1" bs=64k skip=$((n % 8 * 16)) count=16 2>/dev/null | cmp -s - /late/pattern || echo "under: $1: other bytes"
         n=$((n + 1))
+        sleep 0.2
     done
     echo "under: $1: $n pieces"
 }
 
 for driver in bulkhead virtio_blk nvme ahci sd_mod; do modprobe $driver 2>/dev/null; done
 [ -c /dev/bulkhead ] || end "no module"
+# QEMU's AHCI loses large commands behind an IOMMU, with and without an image.
+[ ! -e /sys/block/sda ] || echo 64 >/sys/block/sda/queue/max_sectors_kb
 dmesg -n 4
 dmesg -c >/dev/null
 sleep 1
 work=""
 for device in "$@"; do
+    tries=0
+    while [ ! -b "$device" ] && [ $tries -lt 50 ]; do usleep 100000; tries=$((tries + 1)); done
     [ -b "$device" ] || end "no $device"
     disk "$device" & work="$work $!"
 done
 if [ "$port" != 0 ]; then
     { while [ ! -e /tmp/over ]; do cat /late/pattern; sleep 0.05; done; } | nc 10.0.2.2 "$port" & work="$work $!"
 fi
-sh -c 'while [ ! -e /tmp/over ]; do :; done' & work="$work $!"
+sh -c 'while [ ! -e /tmp/over ]; do md5sum /late/pattern >/dev/null; usleep 50000; done' & work="$work $!"
 online=$(cat /sys/devices/system/cpu/online)
 before=$(grep -c . /proc/iomem)
 total=$(awk '/MemTotal/ { print $2 }' /proc/meminfo)
