@@ -19,7 +19,7 @@ linked() {
 # Lines of a crate, those alone that match a pattern if there is one. Unit tests are the end of a file, from
 # #[cfg(test)] before `mod tests` on.
 lines() { # FOLDER, pattern
-    find "$1/src" -name '*.rs' -exec awk -v wanted="${2:-}" '
+    find "$1/src" -path '*/src/late' -prune -o -name '*.rs' -exec awk -v wanted="${2:-}" '
         FNR == 1 { if (held) n++; held = 0; tests = 0 }
         /^#\[cfg\(test\)\]$/ { held = 1; next }
         held && /^mod tests/ { tests = 1; held = 0 }
@@ -53,9 +53,16 @@ portable() {
     printf 'portable %d\n' "$sum"
 }
 
+# Lines of the code that starts an image under a Linux, beside the boot code's files that it shares; of its module in C.
+late() {
+    printf 'late %d\n' "$(find boot/src/late -name '*.rs' -exec grep -hvcE '^[[:space:]]*($|//)' {} + | awk -F: '{ n += $NF } END { print n }')"
+    printf 'module %d\n' "$(cat linux/enable/*.[chS] | grep -cvE '^[[:space:]]*($|//|/?\*)')"
+}
+
 quiet=
 [ "${1:-}" = -q ] && quiet=1
 table bulkhead-monitor-svm
 table bulkhead-boot "$(linked bulkhead-monitor-svm)"
 table bulkhead-monitor-vmx "$(linked bulkhead-monitor-svm)"
 portable
+late

@@ -13,8 +13,8 @@ struct bh_image {
 };
 
 /*
- * 1 while an image runs, and the memory that it has. Nanoseconds of the last time that one was enabled: the longest call
- * with interrupts off, the entry of all cores into their monitors, all of it.
+ * 1 while an image runs, and the memory that it has. Nanoseconds of the last time that one was enabled: the longest
+ * call with interrupts off, the entry of all cores into their monitors, all of it.
  */
 struct bh_state {
 	__u64 on;

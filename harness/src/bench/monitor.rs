@@ -144,6 +144,9 @@ pub fn sizes() -> Found {
     let standby = text("monitor-control-standby")? - text("monitor-control-warm")?;
     let figure = Figure::new(bytes("monitor.text_failover", standby)).must(Must::AtMost(2_816.0));
     all.push(figure.note("what roles add to the smaller one with snapshots"));
+    let running = bytes("monitor.text_running", text("monitor-running")?);
+    let figure = Figure::new(running).must(Must::AtMost(13_312.0));
+    all.push(figure.note("that of a Linux that runs already; none of it is in the others"));
     let checked = bytes("monitor.text_checked", text("monitor-checked")?);
     all.push(Figure::new(checked).note("with code for all needs, built with checks and for speed"));
     let kernel = System::new("kernel", "sizes").baked()?;
@@ -198,5 +201,11 @@ pub fn lines() -> Found {
         Figure::new(row("boot.lines", boot))
             .must(Must::AtMost(2_300.0))
             .note("with the monitor's lines at most 6,500 before a monitor was portable; with its bound 7,700 since"),
+        Figure::new(row("late.lines", counted("late ")?))
+            .must(Must::AtMost(500.0))
+            .note("beside files of the boot code, to start under a Linux; none of it stays"),
+        Figure::new(row("module.lines", counted("module ")?))
+            .must(Must::AtMost(800.0))
+            .note("of C and assembly, in the Linux"),
     ])
 }

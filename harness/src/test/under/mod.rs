@@ -1,5 +1,5 @@
-//! An image that starts under a Linux that runs (docs/under-linux.md): it comes and goes under load, each step is made
-//! to fail, and nothing of the Linux' is lost.
+//! An image that starts under a Linux that runs (docs/under-linux.md). It comes and goes under load, each step is made
+//! to fail, and this Linux loses nothing.
 //!
 //! The machine has AMD's processor and, beside it, Intel's IOMMU: QEMU remaps a Linux' interrupts with that, so this
 //! Linux is in x2APIC mode.
