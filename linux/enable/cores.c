@@ -96,38 +96,29 @@ int bh_offline(const struct cpumask *cpus, struct cpumask *gone)
 	return 0;
 }
 
-static u64 read_msr(u32 msr)
-{
-	u64 value;
-
-	rdmsrl(msr, value);
-	return value;
-}
-
-#define X2APIC(reg) (0x800 + ((reg) >> 4))
-
 static void measure(void *hz)
 {
-	u64 lvt, divisor, begin, ticks, count;
+	u64 begin, ticks, count;
+	u32 lvt, divisor;
 
 	/* The tick is late by a millisecond, and comes at once then: Linux programs the next one itself. */
-	lvt = read_msr(X2APIC(APIC_LVTT));
-	divisor = read_msr(X2APIC(APIC_TDCR));
-	wrmsrl(X2APIC(APIC_LVTT), APIC_LVT_MASKED);
-	wrmsrl(X2APIC(APIC_TDCR), APIC_TDR_DIV_1);
-	wrmsrl(X2APIC(APIC_TMICT), ~0u);
+	lvt = bh_apic_read(APIC_LVTT);
+	divisor = bh_apic_read(APIC_TDCR);
+	bh_apic_write(APIC_LVTT, APIC_LVT_MASKED);
+	bh_apic_write(APIC_TDCR, APIC_TDR_DIV_1);
+	bh_apic_write(APIC_TMICT, ~0u);
 	begin = rdtsc_ordered();
 	ticks = tsc_khz;
 	while (rdtsc_ordered() - begin < ticks)
 		cpu_relax();
-	count = ~0u - (u32)read_msr(X2APIC(APIC_TMCCT));
+	count = ~0u - bh_apic_read(APIC_TMCCT);
 	ticks = rdtsc_ordered() - begin;
-	wrmsrl(X2APIC(APIC_TDCR), divisor);
-	wrmsrl(X2APIC(APIC_LVTT), lvt);
+	bh_apic_write(APIC_TDCR, divisor);
+	bh_apic_write(APIC_LVTT, lvt);
 	if (lvt & APIC_LVT_TIMER_TSCDEADLINE)
 		wrmsrl(MSR_IA32_TSC_DEADLINE, rdtsc_ordered() + 1000);
 	else
-		wrmsrl(X2APIC(APIC_TMICT), 1000);
+		bh_apic_write(APIC_TMICT, 1000);
 	*(u64 *)hz = mul_u64_u64_div_u64(count, (u64)tsc_khz * 1000, ticks);
 }
 

@@ -101,6 +101,9 @@ static pgd_t *make_tables(void)
 		puds[i] = __pa(pmds) | _PAGE_PRESENT | _PAGE_RW;
 		for (j = 0; j < 512; j++)
 			pmds[j] = (u64)i << 30 | (u64)j << 21 | _PAGE_PSE | _PAGE_PRESENT | _PAGE_RW;
+		/* Registers of the local APIC, and messages to it. */
+		if (i == 3)
+			pmds[APIC_DEFAULT_PHYS_BASE >> 21 & 511] |= _PAGE_PCD | _PAGE_PWT;
 	}
 	return tables;
 none:
@@ -147,10 +150,8 @@ static int known(const struct bh_file *file, u64 len)
 		pr_err("bulkhead: the processor has no SVM (AMD virtualization), or the firmware has switched it off\n");
 		return -ENODEV;
 	}
-	if (!x2apic_enabled()) {
-		pr_err("bulkhead: this Linux uses the xAPIC: switch interrupt remapping on in the firmware, and leave nox2apic and intremap=off out of the command line\n");
+	if (bh_apic())
 		return -ENODEV;
-	}
 	if (!tsc_khz) {
 		pr_err("bulkhead: this Linux does not know the rate of the time stamp counter\n");
 		return -ENODEV;
@@ -205,7 +206,7 @@ static void reset_others(void)
 	u32 i;
 
 	for (i = 0; i < machine.count; i++)
-		wrmsrl(0x830, (u64)machine.others[i] << 32 | 1 << 14 | APIC_DM_INIT);
+		bh_init(machine.others[i]);
 	udelay(100);
 }
 
@@ -467,6 +468,7 @@ static int __init begin(void)
 static void __exit end(void)
 {
 	unregister_pm_notifier(&sleep_notifier);
+	bh_apic_end();
 	misc_deregister(&device);
 }
 

@@ -95,6 +95,13 @@ int bh_offline(const struct cpumask *cpus, struct cpumask *gone);
 void bh_online(const struct cpumask *cpus);
 u64 bh_timer_hz(void);
 
+/* apic.c: the local APIC of the processor that this runs on, in xAPIC or in x2APIC mode. Registers by their offset. */
+int bh_apic(void);
+void bh_apic_end(void);
+u32 bh_apic_read(u32 reg);
+void bh_apic_write(u32 reg, u32 value);
+void bh_init(u32 id);
+
 /* switch.S: both run on tables that map the first 4 GiB to themselves, too, and return on the Linux' own. */
 u64 bh_call(u64 code, u64 what, u64 argument, u64 tables);
 u64 bh_release(u64 tables, u64 call);

@@ -1,11 +1,13 @@
 //! State of a core that runs Linux, on its way into its monitor. The control block gets it, beside the part that
 //! confines the guest, which the host has written. The processor goes to the state in which a monitor expects it.
 
+use crate::apic;
 use bulkhead_arch::CoreStart;
 use bulkhead_cpu_x86::{cpuid, rdmsr};
-use bulkhead_handover::image::Header;
+use bulkhead_handover::image::{Header, Sandbox};
 use bulkhead_handover::x86::TRAMPOLINE_PA;
-use bulkhead_monitor_abi_x86::{msr, vmcb};
+use bulkhead_monitor_abi::map::{GUEST_VA, MMIO_VA};
+use bulkhead_monitor_abi_x86::{msr, vmcb, xapic};
 use core::arch::asm;
 
 const CR4_LA57: u64 = 1 << 12;
@@ -33,11 +35,16 @@ const DATA: u64 = 0xC93;
 pub fn check() -> Result<(), &'static str> {
     // SAFETY: registers that each processor with SVM has.
     let (apic, efer) = unsafe { (rdmsr(msr::APIC_BASE), rdmsr(msr::EFER)) };
-    if apic >> 10 & 3 != 3 {
-        return Err(
-            "x2APIC mode: the Linux uses the xAPIC; switch interrupt remapping on in the firmware, \
-             and leave nox2apic and intremap=off out of its command line",
-        );
+    match apic >> 10 & 3 {
+        0b11 => {}
+        0b10 if apic & ADDRESS != xapic::PAGE => {
+            return Err("the local APIC's page at 0xFEE00000, or x2APIC mode");
+        }
+        0b10 if apic::load(xapic::DFR) != xapic::FLAT => {
+            return Err("flat logical destinations, or x2APIC mode: the Linux uses clusters");
+        }
+        0b10 => {}
+        _ => return Err("a local APIC, which is off"),
     }
     if efer & vmcb::EFER_SVME != 0 {
         return Err("SVM, because somebody else uses it: rmmod kvm_amd");
@@ -54,25 +61,40 @@ pub fn check() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Takes the block out of the nested tables of the Linux' sandbox.
-pub fn take(header: &Header) {
+/// Takes the block out of the nested tables of the Linux' sandbox, and out of the memory that its monitor reads. In
+/// x2APIC mode no core has its registers in the local APIC's page, so that goes, too.
+pub fn take(header: &Header, root: &Sandbox) {
     let block = header.block;
     // All its cores have one root.
-    let root = (header.running.start + N_CR3) as *const u64;
+    let nested = (header.running.start + N_CR3) as *const u64;
     // SAFETY: verified: a control block in the image; the host wrote the root of tables that lie in the image, too.
-    let root = unsafe { root.read() } & ADDRESS;
+    let nested = unsafe { nested.read() } & ADDRESS;
     for at in (block.start..block.start + block.len).step_by(LARGE as usize) {
-        let mut table = root;
-        for level in [3, 2] {
-            let entry = (table + (at >> (12 + 9 * level) & 511) * 8) as *const u64;
-            // SAFETY: a table of the image. The host maps all memory of the machine by pages of 2 MiB, so there are
-            // tables down to that level.
-            table = unsafe { entry.read() } & ADDRESS;
-        }
-        let entry = (table + (at >> 21 & 511) * 8) as *mut u64;
-        // SAFETY: likewise; no core runs on these tables yet.
-        unsafe { entry.write(0) };
+        cut(nested, at, 1);
+        cut(root.monitor_root & ADDRESS, GUEST_VA + at, 1);
     }
+    if !apic::in_page() {
+        cut(nested, xapic::PAGE, 0);
+        cut(root.monitor_root & ADDRESS, MMIO_VA + xapic::PAGE, 0);
+    }
+}
+
+/// Clears the entry of a page, by tables that lie in the image. Level 0 has pages of 4 KiB, level 1 those of 2 MiB, and
+/// the host maps with nothing larger here.
+fn cut(root: u64, at: u64, level: u32) {
+    const PRESENT: u64 = 1;
+    let index = |level: u32| (at >> (12 + 9 * level) & 511) * 8;
+    let mut table = root;
+    for above in (level + 1..4).rev() {
+        // SAFETY: a table of the image: the root is, and so is each table that an entry leads to.
+        let entry = unsafe { ((table + index(above)) as *const u64).read() };
+        if entry & PRESENT == 0 {
+            return;
+        }
+        table = entry & ADDRESS;
+    }
+    // SAFETY: likewise; no core runs on these tables yet.
+    unsafe { ((table + index(level)) as *mut u64).write(0) };
 }
 
 /// Pseudo-descriptor, as SGDT and SIDT store it.

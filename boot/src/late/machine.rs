@@ -1,14 +1,14 @@
 //! The machine as a Linux tells of it.
 
-use crate::trampoline;
+use crate::{apic, trampoline};
 use bulkhead_arch::{BootMachine, CoreStart};
-use bulkhead_cpu_x86::{rdtsc, wrmsr};
+use bulkhead_cpu_x86::rdtsc;
 use bulkhead_handover::PAGE;
 use bulkhead_handover::image::Range;
 use bulkhead_handover::x86::TRAMPOLINE_PA;
 use bulkhead_handover::x86::late::Late;
 use bulkhead_launch::RecordMemory;
-use bulkhead_monitor_abi_x86::msr;
+use bulkhead_monitor_abi_x86::xapic;
 
 /// Memory of the block.
 pub struct Image;
@@ -57,8 +57,7 @@ const INIT: u64 = 1 << 14 | 5 << 8;
 const STARTUP: u64 = 1 << 14 | 6 << 8 | TRAMPOLINE_PA >> 12;
 
 fn send(id: u32, message: u64) {
-    // SAFETY: the Linux has put the core offline, and no sandbox has it yet.
-    unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | message) };
+    apic::send(u64::from(id) << 32 | message);
 }
 
 impl BootMachine for Running<'_> {
@@ -72,7 +71,9 @@ impl BootMachine for Running<'_> {
     }
 
     fn has_core(&self, id: u32) -> bool {
-        self.late.cores.iter().take(self.late.count as usize).any(|core| *core == id)
+        // In xAPIC mode no message reaches a core with a greater ID.
+        let named = !apic::in_page() || id < xapic::ALL;
+        named && self.late.cores.iter().take(self.late.count as usize).any(|core| *core == id)
     }
 
     fn this_core(&self) -> u32 {

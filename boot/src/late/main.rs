@@ -6,6 +6,7 @@
 #![no_std]
 #![no_main]
 
+mod apic;
 mod back;
 #[path = "../console.rs"]
 mod console;
@@ -123,13 +124,12 @@ fn prepare(late: &Late) -> Result<(), Stop> {
         info.clock.timer_hz = late.timer_hz;
     }
     // Before the first entry: the block is out of this Linux' reach from its first instruction in the sandbox.
-    core_state::take(header);
+    core_state::take(header, root);
     play(&mut Memory, image.launch, 0);
     trampoline::install();
     back::install();
     // Their guests run from here on.
     start_cores(others, &mut machine).map_err(Stop::Core)?;
-    let _ = root;
     Ok(())
 }
 

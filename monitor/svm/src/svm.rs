@@ -3,9 +3,11 @@
 use crate::vmrun::nmi_window;
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_decoder::State;
+use bulkhead_monitor::running;
 use bulkhead_monitor_abi::record::{Op, RecordMemory, play};
 use bulkhead_monitor_abi_x86::{WAY_BACK, msr, vmcb};
 use bulkhead_monitor_shell::{Memory, Shell, config, fresh_registers, needs};
+use bulkhead_monitor_x86::xapic;
 use core::arch::asm;
 use core::cell::Cell;
 
@@ -205,6 +207,7 @@ impl Shell for Svm {
 /// Brings SVM up on this core.
 pub fn prepare(frame: &Frame) {
     const X2APIC: u64 = 0b11 << 10;
+    const XAPIC: u64 = 0b10 << 10;
     const NXE: u64 = 1 << 11;
     let config = config();
     let own = &config.core[frame.number() as usize % config.core.len()];
@@ -214,7 +217,12 @@ pub fn prepare(frame: &Frame) {
     unsafe {
         // An exception from here on ends in a record, not in a triple fault.
         asm!("lidt [{}]", in(reg) &raw const config.idtr, options(nostack, preserves_flags));
-        wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
+        let base = rdmsr(msr::APIC_BASE);
+        if running::runs(frame) && base & X2APIC == XAPIC {
+            xapic::begin(frame);
+        } else {
+            wrmsr(msr::APIC_BASE, base | X2APIC);
+        }
         // SVME first: without it CLGI and VMRUN are undefined instructions.
         wrmsr(msr::EFER, rdmsr(msr::EFER) | vmcb::EFER_SVME | NXE);
         wrmsr(msr::VM_HSAVE_PA, own.host_pa);

@@ -1,8 +1,8 @@
 //! The virtual processor as far as SVM and VT-x agree, and this core's interrupts.
 
 use crate::entry::{drain_window, nmi_sleep};
-use crate::{Frame, Memory, Shell};
-use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
+use crate::{Frame, Memory, Shell, apic};
+use bulkhead_cpu_x86::{cpuid, rdtsc};
 use bulkhead_monitor::{Interrupts, Layout, Monitor, Vcpu, life};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
@@ -149,13 +149,12 @@ impl<S: Shell> Interrupts for Frame<S> {
     }
 
     fn send(&self, message: u64) {
-        // SAFETY: a monitor intercepts NMIs and looks into its mail, nothing else; a guest gets an
-        // interrupt of a channel to it. A write of an x2APIC register may overtake stores (SDM volume 3,
-        // 11.12.3), here those that the other is to see.
-        unsafe {
-            asm!("mfence", "lfence", options(nostack, preserves_flags));
-            wrmsr(msr::X2APIC_ICR, message)
-        };
+        // A monitor intercepts NMIs and looks into its mail, nothing else; a guest gets an interrupt of a channel to it.
+        // A write of an x2APIC register may overtake stores (SDM volume 3, 11.12.3), here those that the other is to
+        // see.
+        // SAFETY: fences change nothing.
+        unsafe { asm!("mfence", "lfence", options(nostack, preserves_flags)) };
+        apic::write(self, msr::X2APIC_ICR, message);
     }
 
     fn is_aim(cores: &[u64; 4], message: u64) -> bool {
@@ -176,35 +175,33 @@ impl<S: Shell> Interrupts for Frame<S> {
     }
 
     fn silence(&self) {
-        // SAFETY: registers of this core's own APIC; the monitor's handler drops interrupts that are
-        // accepted in the window. CR8 = 0 opens the task priority.
-        unsafe {
-            for register in msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST {
-                // No new interrupt comes from the core's own sources.
-                wrmsr(register, icr::MASKED);
+        // Registers of this core's own APIC; the monitor's handler drops interrupts that are accepted in the window.
+        for register in msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST {
+            // No new interrupt comes from the core's own sources.
+            apic::write(self, register, icr::MASKED);
+        }
+        // Masked, the timer would count on, and fire when the next life opens its entry.
+        apic::write(self, msr::X2APIC_TMICT, 0);
+        apic::write(self, msr::X2APIC_DCR, 0);
+        // The errors of one life are not to be read in the next one; a write latches and clears them.
+        apic::write(self, msr::X2APIC_ESR, 0);
+        // Enabled, whatever the guest left: a disabled APIC would keep pending interrupts for the next life.
+        apic::write(self, msr::X2APIC_SVR, 0x1FF);
+        // SAFETY: CR8 = 0 opens the task priority; no interrupt comes outside of the window.
+        unsafe { asm!("mov cr8, {}", in(reg) 0u64, options(nostack, nomem)) };
+        // Each EOI ends one vector in service, which would hold off pending ones of its class and below.
+        // No more vectors than these can be in service: the loop ends, whatever the registers say.
+        for _ in 0..256 {
+            // ISR has 32 vectors in each of its registers (SDM volume 3, 11.8.4).
+            let busy = (0..8).any(|i| apic::read(self, msr::X2APIC_ISR + i) != 0);
+            if !busy {
+                break;
             }
-            // Masked, the timer would count on, and fire when the next life opens its entry.
-            wrmsr(msr::X2APIC_TMICT, 0);
-            wrmsr(msr::X2APIC_DCR, 0);
-            // The errors of one life are not to be read in the next one; a write latches and clears them.
-            wrmsr(msr::X2APIC_ESR, 0);
-            // Enabled, whatever the guest left: a disabled APIC would keep pending interrupts for the next life.
-            wrmsr(msr::X2APIC_SVR, 0x1FF);
-            asm!("mov cr8, {}", in(reg) 0u64, options(nostack, nomem));
-            // Each EOI ends one vector in service, which would hold off pending ones of its class and below.
-            // No more vectors than these can be in service: the loop ends, whatever the registers say.
-            for _ in 0..256 {
-                // ISR has 32 vectors in each of its registers (SDM volume 3, 11.8.4).
-                let busy = (0..8).any(|i| rdmsr(msr::X2APIC_ISR + i) != 0);
-                if !busy {
-                    break;
-                }
-                wrmsr(msr::X2APIC_EOI, 0);
-            }
+            apic::write(self, msr::X2APIC_EOI, 0);
         }
         drain_window();
-        // SAFETY: a register of this core's own APIC: it is disabled, as after a reset.
-        unsafe { wrmsr(msr::X2APIC_SVR, 0xFF) };
+        // It is disabled, as after a reset.
+        apic::write(self, msr::X2APIC_SVR, 0xFF);
     }
 }
 

@@ -113,10 +113,24 @@ macro_rules! interrupts {
             "   push rcx",
             "   push rdx",
             // EOI. The vector has no meaning here: the guest that it was for has ended.
+            ".if {running}",
+            // In the page, if this core is in xAPIC mode.
+            "   mov ecx, {apic_base}",
+            "   rdmsr",
+            "   test eax, 1 << 10",
+            "   jnz 7f",
+            "   movabs rax, {eoi}",
+            "   mov dword ptr [rax], 0",
+            "   jmp 8f",
+            "7:",
+            ".endif",
             "   mov ecx, 0x80B",
             "   xor eax, eax",
             "   xor edx, edx",
             "   wrmsr",
+            ".if {running}",
+            "8:",
+            ".endif",
             "   pop rdx",
             "   pop rcx",
             "   pop rax",
@@ -141,6 +155,9 @@ macro_rules! interrupts {
             "   jmp 6b",
             stack_mask = const -(::bulkhead_monitor_abi::map::CORE_STACK_SIZE as i64),
             fault = sym $fault,
+            running = const cfg!(feature = "running") as u8,
+            apic_base = const ::bulkhead_monitor_abi_x86::msr::APIC_BASE,
+            eoi = const ($crate::EOI_AT as i64),
             $($operands)*
         );
     };

@@ -3,6 +3,7 @@
 //! [`bulkhead_monitor_x86`] for its [`Frame`]s.
 #![no_std]
 
+mod apic;
 mod core_state;
 mod entry;
 mod frame;
@@ -12,6 +13,9 @@ mod machine;
 pub use core_state::{check_failed, failed, fresh_registers};
 pub use frame::{FRAME_FROM_TOP, Frame};
 pub use layout::{Memory, config};
+
+/// Address of the register that ends an interrupt in xAPIC mode.
+pub const EOI_AT: u64 = bulkhead_monitor_x86::xapic::AT + bulkhead_monitor_abi_x86::xapic::EOI;
 
 use bulkhead_decoder::State;
 use bulkhead_monitor_abi::record::Op;

@@ -1,14 +1,14 @@
 //! The processor and the devices of x86 that mediation reaches.
 
 use crate::layout::{config, slice};
-use crate::{Frame, Shell};
-use bulkhead_cpu_x86::{cpuid, inb, outb, rdmsr, wrmsr};
+use crate::{Frame, Shell, apic};
+use bulkhead_cpu_x86::{cpuid, inb, outb, rdmsr};
 use bulkhead_decoder::State;
 use bulkhead_ioapic::{Lines, Remapping, Shadow};
 use bulkhead_monitor::{Devices, Layout, Monitor};
 use bulkhead_monitor_abi::lock::Lock;
 use bulkhead_monitor_abi::map::{GUEST_VA, LINES_VA};
-use bulkhead_monitor_abi::monitor::Slice;
+use bulkhead_monitor_abi::monitor::{Ram, Slice};
 use bulkhead_monitor_abi::pci::{Function, Register, Reset};
 use bulkhead_monitor_abi::peer::BusMaster;
 use bulkhead_monitor_abi::{PAGE, need};
@@ -102,9 +102,9 @@ impl<S: Shell> X86 for Frame<S> {
 
     #[inline(always)]
     fn wrmsr(&self, register: u32, value: u64) {
-        // SAFETY: mediation has decided on the value. It is an interrupt to cores of this sandbox. Or it is this core's
-        // own local vector table, with a fixed interrupt or masked.
-        unsafe { wrmsr(register, value) };
+        // Mediation has decided on the value. It is an interrupt to cores of this sandbox. Or it is this core's own local
+        // vector table, with a fixed interrupt or masked.
+        apic::write(self, register, value);
     }
 
     fn cpuid(&self, leaf: u32, sub: u32) -> [u32; 4] {
@@ -124,6 +124,10 @@ impl<S: Shell> X86 for Frame<S> {
 
     fn quiets(&self, part: Slice) -> &[Quiet] {
         slice(part)
+    }
+
+    fn linux_memory(&self) -> &[Ram] {
+        slice(config().memory)
     }
 
     fn leaves(&self) -> &[Leaf] {

@@ -92,6 +92,11 @@ pub struct Config {
     pub config_ports: u64,
     /// 1: it owns the real-time clock ([`crate::cmos`]).
     pub clock: u64,
+    /// Memory of a Linux that runs already, as the monitor maps it: [`monitor::Ram`]. Only with
+    /// [`bulkhead_monitor_abi::need::RUNNING`].
+    pub memory: Slice,
+    /// The block that this Linux has given away, which is not mapped.
+    pub block: monitor::Ram,
 }
 
 impl Deref for Config {
@@ -111,4 +116,4 @@ impl DerefMut for Config {
 
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 96);
+const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 120);

@@ -24,7 +24,7 @@ pub enum Ipi {
     Denied(Condition),
 }
 
-const LOGICAL: u32 = 1 << 11;
+pub(crate) const LOGICAL: u32 = 1 << 11;
 const LEVEL_ASSERT: u32 = 1 << 14;
 const TRIGGER: u32 = 1 << 15;
 /// Writing one of these faults; the monitor must not do it for a guest (APM 16.13).

@@ -16,3 +16,4 @@ pub mod msr;
 pub mod port;
 pub mod vmcb;
 pub mod vmcs;
+pub mod xapic;

@@ -8,6 +8,8 @@ pub const APIC_BASE: u32 = 0x1B;
 pub const VM_CR: u32 = 0xC001_0114;
 /// VM_HSAVE_PA.
 pub const VM_HSAVE_PA: u32 = 0xC001_0117;
+/// First of the 256 x2APIC registers.
+pub const X2APIC: u32 = 0x800;
 /// x2APIC end of interrupt.
 pub const X2APIC_EOI: u32 = 0x80B;
 /// x2APIC spurious vector register.

@@ -83,6 +83,8 @@ pub enum Cause {
     Ring = 12,
     /// A tick of the watchdog ([`crate::watch`]).
     Watchdog = 13,
+    /// A write to the page of a core's own interrupt controller. Only where a running Linux has left one there.
+    Xapic = 14,
 }
 
 /// Number of causes.

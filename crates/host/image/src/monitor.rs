@@ -238,10 +238,16 @@ pub fn bake<T: Target>(
     };
     // All that can be written is the first one's: what that has done is seen by the spare one, and ended.
     let other = |(text, vectors, config)| Places { text, vectors, config, ..places.clone() };
+    let linux = linux::<T>(input.plan, input.index);
+    let mut whole = |space: &Space| {
+        let root = space.bake::<T::Own>(pages, None)?;
+        linux.bake::<nested::Small<T::Own>>(pages, root)
+    };
     let spare = spare.map(|own| space::<T>(input, other(own), &functions, &links, &roles));
-    let spare_root = spare.map(|space| space.bake::<T::Own>(pages, None)).transpose()?.flatten();
-    let own = space::<T>(input, places, &functions, &links, &roles);
-    let monitor_root = own.bake::<T::Own>(pages, None)?.unwrap_or_default();
+    let spare_root = spare.map(|space| whole(&space)).transpose()?.flatten();
+    let mut own = space::<T>(input, places, &functions, &links, &roles);
+    let monitor_root = whole(&own)?.unwrap_or_default();
+    own.regions.extend(linux.regions);
     part(pages, tables, "monitor's page tables");
 
     let mut described = described(sandbox);
@@ -352,6 +358,22 @@ fn space<T: Target>(
         own.add(start, start, page, Rights::RX, "cores' start-up code");
     }
     own
+}
+
+/// Further parts of the address space of a monitor with a Linux that runs already. A core can have its own interrupt
+/// controller's registers in a page, and the monitor writes them for the guest. It decodes the guest's instruction for
+/// that. Pages of memory are small enough for the late boot code to take out those of the block.
+fn linux<T: Target>(plan: &Plan, index: usize) -> Space {
+    let mut space = Space::default();
+    for piece in plan.running_memory(index) {
+        space.add(GUEST_VA + piece.start, piece.start, piece.len, Rights::R, "memory of the Linux");
+    }
+    let [_, monitors] = T::MACHINE;
+    if plan.runs(index) && monitors.len > 0 {
+        let (at, len) = (monitors.start, plan.machine.arch.facts().page);
+        space.device(MMIO_VA + at, at, len, Rights::RW, nested::CONTROLLER);
+    }
+    space
 }
 
 /// Tells if the sandbox's part of the image has the tables by which a function reaches memory. For a role's it is the

@@ -244,7 +244,7 @@ fn reached<F: Stage2>(plan: &Plan, index: usize, mut space: Space, shown: &Shown
 }
 
 /// A format with pages of two sizes: the smallest ones, and those of the level above.
-struct Small<F>(PhantomData<F>);
+pub struct Small<F>(PhantomData<F>);
 
 impl<F: PageFormat> PageFormat for Small<F> {
     const PAGE: u64 = F::PAGE;
@@ -267,6 +267,9 @@ impl<F: PageFormat> PageFormat for Small<F> {
         F::empty()
     }
 }
+
+/// What a core's page of interrupts holds.
+pub const CONTROLLER: &str = "a core's own interrupt controller";
 
 /// The nested tables of a Linux that runs already. It reaches all devices and RAM at their own addresses, in pages of
 /// which the late boot code takes out those of the block. Pages that it is shown take the place of the machine's there.
@@ -292,6 +295,11 @@ pub fn under_linux<T: Target>(
         left = left.into_iter().flat_map(|piece| piece.without(hole)).collect();
     }
     left.iter().for_each(|all| space.add(all.start, all.start, all.len, Rights::RWX, "machine"));
+    // A core can have its own interrupt controller's registers there. The late boot code takes the page out if not.
+    if monitors.len > 0 {
+        let (at, len) = (monitors.start, facts.page);
+        space.device(at, at, len, Rights::R, CONTROLLER);
+    }
     let root = space.bake::<Small<T::Nested>>(pages, None)?;
     Ok((space, root.unwrap_or_default()))
 }

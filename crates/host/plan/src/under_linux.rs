@@ -5,7 +5,7 @@
 //! One function turns a checked system into the one that is baked then. All that is refused here is right in an image
 //! that starts the machine itself.
 
-use crate::{Arch, Channel, Guest, Place, RIGHTS, Sandbox, Span, System, Wanted};
+use crate::{Arch, Channel, Guest, Place, Plan, RIGHTS, Sandbox, Span, System, Wanted};
 use bulkhead_layout::MAX_CORES;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::Kind;
@@ -49,6 +49,27 @@ impl std::error::Error for Refused {}
 
 fn refused(place: &Place, message: String, help: &str) -> Result<(), Refused> {
     Err(Refused { place: place.clone(), message, help: help.into() })
+}
+
+impl Plan {
+    /// Memory of a Linux that runs already, as far as nothing that it is shown takes the memory's place. Its monitor
+    /// reads instructions there, and tables that lead to them. The block is among it, until there is one.
+    #[must_use]
+    pub fn running_memory(&self, sandbox: usize) -> Vec<Span> {
+        if !self.runs(sandbox) {
+            return Vec::new();
+        }
+        let facts = self.machine.arch.facts();
+        let start_code = facts.start_code.map(|start| Span { start, len: facts.page });
+        let shown =
+            self.reach(sandbox).into_iter().map(|reach| Span { start: reach.at, len: reach.len });
+        let mut left: Vec<Span> =
+            self.machine.banks.iter().copied().filter(|bank| bank.len > 0).collect();
+        for hole in shown.chain(start_code) {
+            left = left.into_iter().flat_map(|piece| piece.without(hole)).collect();
+        }
+        left
+    }
 }
 
 impl System {

@@ -4,7 +4,7 @@ use bulkhead_decoder::State;
 use bulkhead_ioapic::{Lines, Remapping, Shadow};
 use bulkhead_monitor::Monitor;
 use bulkhead_monitor_abi::lock::Lock;
-use bulkhead_monitor_abi::monitor::Slice;
+use bulkhead_monitor_abi::monitor::{Ram, Slice};
 use bulkhead_monitor_abi::pci::{Function, Register, Reset};
 use bulkhead_monitor_abi_x86::config::{Config, Leaf, Quiet};
 use core::sync::atomic::AtomicU32;
@@ -45,6 +45,9 @@ pub trait X86: Monitor {
     fn x86(&self) -> &Config;
     /// Ranges that are answered without a record.
     fn quiets(&self, part: Slice) -> &[Quiet];
+    /// Memory of a Linux that runs already, with the block that it has given away. Only with
+    /// [`bulkhead_monitor_abi::need::RUNNING`].
+    fn linux_memory(&self) -> &[Ram];
     /// Leaves of CPUID that the guest sees changed.
     fn leaves(&self) -> &[Leaf];
     /// PCI functions that the sandbox sees.

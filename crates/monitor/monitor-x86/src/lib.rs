@@ -13,6 +13,7 @@ pub mod pci;
 pub mod port;
 mod rtc;
 mod vmware;
+pub mod xapic;
 
 pub use contract::X86;
 

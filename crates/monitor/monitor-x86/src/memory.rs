@@ -1,7 +1,7 @@
 //! Accesses to guest-physical memory that the guest's tables do not let through: device registers that the monitor
 //! answers for, and everything else, which is denied.
 
-use crate::{X86, ioapic, pci};
+use crate::{X86, ioapic, pci, xapic};
 use bulkhead_decoder::{self as decoder, Bytes, Memory, Registers, decode, fetch};
 use bulkhead_monitor::Outcome;
 use bulkhead_monitor::record::{deny, deny_register};
@@ -37,7 +37,11 @@ impl Access {
 
 /// Handles an access.
 pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
-    let answered = if M::has(need::DEVICES) { answer(m, access) } else { None };
+    let answered = match () {
+        () if M::has(need::RUNNING) => xapic::answer(m, access),
+        () if M::has(need::DEVICES) => answer(m, access),
+        () => None,
+    };
     answered.unwrap_or_else(|| {
         let stop = Outcome::end(Cause::Denied, State::Stopped);
         deny(m, access.condition, access.address, access.info, stop)
@@ -81,7 +85,7 @@ fn answer<M: X86>(m: &M, access: Access) -> Option<Outcome> {
 }
 
 /// Returns the instruction that the guest executed, if it is a MOV.
-fn instruction<M: X86>(m: &M) -> Option<decoder::Access> {
+pub(crate) fn instruction<M: X86>(m: &M) -> Option<decoder::Access> {
     let state = m.state();
     let bytes = match Bytes::assisted(m.fetched()) {
         none if none.is_empty() => fetch(&Guest(m), &state),
@@ -97,14 +101,17 @@ impl<M: X86> Memory for Guest<'_, M> {
     fn word(&self, at: u64) -> Option<u64> {
         // A claim of the guest's: outside of its RAM the monitor maps nothing, or something else.
         let inside = |ram: &Ram| at.wrapping_sub(ram.gpa) < ram.len;
-        let known = self.0.config().ram.iter().any(inside) || !M::enforced("decoder-ram");
+        let known = match M::has(need::RUNNING) {
+            true => self.0.linux_memory().iter().any(inside) && !inside(&self.0.x86().block),
+            false => self.0.config().ram.iter().any(inside) || !M::enforced("decoder-ram"),
+        };
         // The guest may change it, so it is read as it is, once.
         known.then(|| self.0.guest_word(at))
     }
 }
 
 /// The guest's general-purpose registers.
-struct Gpr<'a, M>(&'a M);
+pub(crate) struct Gpr<'a, M>(pub &'a M);
 
 impl<M: X86> Registers for Gpr<'_, M> {
     fn get(&self, number: u8) -> u64 {

@@ -1,7 +1,7 @@
 //! Accesses to model-specific registers that the permission map does not let through.
 
 use crate::contract::{RAX, RCX, RDX};
-use crate::{TWO_BYTES, X86, ipi};
+use crate::{TWO_BYTES, X86, ipi, xapic};
 use bulkhead_monitor::Outcome;
 use bulkhead_monitor::record::deny;
 use bulkhead_monitor_abi::report::{Cause, Condition};
@@ -14,6 +14,10 @@ pub fn handle<M: X86>(m: &M, write: bool) -> Outcome {
     let register = m.register(RCX) as u32;
     // The upper halves of RAX, RCX and RDX do not count (APM volume 3, WRMSR).
     let value = m.register(RDX) << 32 | m.register(RAX) & 0xFFFF_FFFF;
+    // The processor has these registers in x2APIC mode only, and the monitor would take the exception.
+    if xapic::on(m) && register & !0xFF == msr::X2APIC {
+        return refuse(m, register, write.then_some(value));
+    }
     // It comes first, and its usual way calls nothing: under load no other exit is as frequent.
     if write && register == msr::X2APIC_ICR {
         // The ordinary interrupt: a fixed one to one core of the sandbox.

@@ -65,6 +65,9 @@ pub struct Shared {
     pub flushes: AtomicU64,
     /// That number when this core last did so.
     pub flushed: AtomicU64,
+    /// Names by which a message to several cores reaches this one, as the architecture has them; 0 where it has none.
+    /// Only with [`need::RUNNING`].
+    pub names: AtomicU32,
 }
 
 /// Memory that the host has laid out for the monitor. Lists and words come from the host's configuration, so an

@@ -36,6 +36,7 @@ use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcb, vmcs};
 use bulkhead_ioapic::Lines;
 use bulkhead_kernel_x86::X86;
 use bulkhead_layout::map::VECTORS_VA;
+use bulkhead_layout::monitor::Ram;
 use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::x86::{Header, Iommu, TRAMPOLINE_PA};
@@ -195,6 +196,13 @@ impl<V: Virtualization> Target for V {
         config.config_ports = u64::from(!linux);
         config.clock = u64::from(sandbox.devices.iter().any(|d| d.class == RTC));
         config.lines = tail.append(lines.as_slice());
+        if runs {
+            let index = plan.sandboxes.iter().position(|other| other.name == sandbox.name);
+            let memory = plan.running_memory(index.unwrap_or_default());
+            let ram = |span: &plan::Span| Ram { gpa: span.start, len: span.len };
+            config.memory = tail.append(&memory.iter().map(ram).collect::<Vec<_>>());
+            config.block = plan.block.as_ref().map(ram).unwrap_or_default();
+        }
     }
 
     fn named(config: &Config) -> Vec<(bool, u32, &'static str)> {
