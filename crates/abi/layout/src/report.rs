@@ -8,7 +8,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"BHREPORT");
 /// Version of this layout.
 pub const VERSION: u32 = 9;
 /// Their names in reports, by [`Cause`].
-pub const CAUSE_NAMES: [&str; CAUSES] = [
+pub const CAUSE_NAMES: [&str; ALL_CAUSES] = [
     "hypercall",
     "cpuid",
     "ipi",
@@ -23,6 +23,7 @@ pub const CAUSE_NAMES: [&str; CAUSES] = [
     "config",
     "ring",
     "watchdog",
+    "xapic",
 ];
 /// Their names in the manifest and in reports, by [`Kind`].
 pub const KIND_NAMES: [&str; KINDS] = [

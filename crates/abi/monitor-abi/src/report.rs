@@ -4,6 +4,7 @@
 //! (docs/decisions/0007-observe.md). Each core writes its own part, so no cache
 //! line is shared on an exit path.
 
+use crate::MAX_CORES;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
 #[cfg(feature = "host")]
@@ -87,8 +88,10 @@ pub enum Cause {
     Xapic = 14,
 }
 
-/// Number of causes.
+/// Number of causes that each core counts in its own part of the report.
 pub const CAUSES: usize = 14;
+/// Number of all causes.
+pub const ALL_CAUSES: usize = CAUSES + 1;
 
 /// Kinds of denied accesses, and of other findings; a manifest's `[[health]] on` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,8 +441,10 @@ in_memory! {
         pub deeds: [Deed; DEEDS],
         /// How often a role has come to it from another sandbox: each time that one may ring once.
         pub took: u64,
+        /// By core, the exits of [`Cause::Xapic`] in the first word. Each core writes a cache line of its own.
+        pub xapic: [[u64; 8]; MAX_CORES],
         /// Padding.
-        pub reserved: [u32; 768],
+        pub reserved: [u32; 512],
     }
 }
 
@@ -449,3 +454,4 @@ const _: () = assert!(size_of::<Deed>() == 56);
 const _: () = assert!(size_of::<CoreReport>() == 8192);
 const _: () = assert!(core::mem::offset_of!(CoreReport, console) == 4096);
 const _: () = assert!(size_of::<Report>() == 4096);
+const _: () = assert!(core::mem::offset_of!(Report, xapic) % 64 == 0);

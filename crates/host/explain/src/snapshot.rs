@@ -7,7 +7,7 @@ use bulkhead_layout::image::{BOOT_MAGIC, BootReport};
 use bulkhead_layout::map::BOOT_REPORT_PA;
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::report::{
-    self, CAUSES, CONDITIONS, CONSOLE, CoreReport, Denial, MAGIC, Report, State, Tally,
+    self, ALL_CAUSES, CAUSES, CONDITIONS, CONSOLE, CoreReport, Denial, MAGIC, Report, State, Tally,
 };
 use bulkhead_layout::telemetry::{self, Record};
 use bulkhead_untrusted::Untrusted;
@@ -18,9 +18,9 @@ use std::sync::atomic::AtomicU64;
 #[derive(Clone, Debug)]
 pub struct Core {
     /// Exits since the launch, by cause.
-    pub exits: [u64; CAUSES],
+    pub exits: [u64; ALL_CAUSES],
     /// Those before the guest had booted.
-    pub boot_exits: [u64; CAUSES],
+    pub boot_exits: [u64; ALL_CAUSES],
     /// Clock when it had booted on this core; 0 as long as it has not.
     pub steady_ticks: u64,
     /// Denied accesses since the launch.
@@ -134,7 +134,11 @@ pub fn sandbox(ram: &Read, pa: u64, cores: usize) -> Option<SandboxSnapshot> {
         5 => State::Failed,
         _ => State::Absent,
     };
-    let cores = (0..cores).map(|i| core(ram, pa + report::size(i)));
+    let cores = (0..cores).map(|i| {
+        let mut core = core(ram, pa + report::size(i))?;
+        core.exits[CAUSES] = report.xapic.get(i).map_or(0, |line| line[0]);
+        Some(core)
+    });
     let cores = cores.collect::<Option<_>>()?;
     Some(SandboxSnapshot { state, report, cores, rung: Vec::new() })
 }
@@ -148,8 +152,8 @@ fn core(ram: &Read, pa: u64) -> Option<Core> {
     kept.sort_by_key(|d| d.seq);
     kept.dedup_by_key(|d| d.seq);
     Some(Core {
-        exits: core.exits,
-        boot_exits: core.boot_exits,
+        exits: all(core.exits),
+        boot_exits: all(core.boot_exits),
         steady_ticks: core.steady_ticks,
         denials: core.denials,
         kept,
@@ -158,6 +162,13 @@ fn core(ram: &Read, pa: u64) -> Option<Core> {
         console_written: core.console_written,
         console: core.console.to_vec(),
     })
+}
+
+/// Makes room for the causes that stand elsewhere.
+fn all(own: [u64; CAUSES]) -> [u64; ALL_CAUSES] {
+    let mut all = [0; ALL_CAUSES];
+    all[..CAUSES].copy_from_slice(&own);
+    all
 }
 
 /// Every place for a record.

@@ -3,10 +3,10 @@
 
 use bulkhead_explain::{SandboxSnapshot, Untrusted};
 use bulkhead_layout::marker::{LOAD_BEGINS, LOAD_ENDS};
-use bulkhead_layout::report::{CAUSE_NAMES, CAUSES};
+use bulkhead_layout::report::{ALL_CAUSES, CAUSE_NAMES};
 use std::collections::BTreeMap;
 
-type Exits = [u64; CAUSES];
+type Exits = [u64; ALL_CAUSES];
 
 /// Observation of one sandbox' load.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl Load {
 
     /// Enters a look into what there is.
     pub fn enter(so_far: &mut Option<Self>, sandbox: &SandboxSnapshot) {
-        let mut now = [0; CAUSES];
+        let mut now = [0; ALL_CAUSES];
         for core in &sandbox.cores {
             now.iter_mut().zip(core.exits).for_each(|(sum, n)| *sum += n);
         }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn what_happens_between_looks_is_counted() {
-        let mut load = Load { first: [7; CAUSES], last: [7; CAUSES], looks: 2 };
+        let mut load = Load { first: [7; ALL_CAUSES], last: [7; ALL_CAUSES], looks: 2 };
         assert!(load.exits().is_empty());
         load.last[1] += 2;
         assert_eq!(load.exits(), BTreeMap::from([("cpuid", 2)]));

@@ -2,6 +2,7 @@
 
 use crate::contract::Monitor;
 use crate::outcome::{End, Outcome};
+use bulkhead_monitor_abi::{MAX_CORES, need};
 use bulkhead_monitor_abi::report::{CAUSES, CONDITIONS, Cause, Condition, DENIALS, Denial, FIRST};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,6 +19,12 @@ pub(crate) fn add(word: &AtomicU64) -> u64 {
 /// Counts an exit by the number of its cause.
 #[inline(always)]
 pub fn count<M: Monitor>(m: &M, cause: usize) {
+    // The cores' own parts have no room for this one.
+    if M::has(need::RUNNING) && cause == Cause::Xapic as usize {
+        let [word, ..] = &m.report().xapic[m.index() as usize % MAX_CORES];
+        add(word);
+        return;
+    }
     // Each outcome has a cause's number. A remainder would cost each exit a division, and a branch the hot ones their
     // own way.
     add(&m.counters().exits[cause.min(CAUSES - 1)]);

@@ -12,7 +12,7 @@ use super::system::{FAST, Manifest, artifacts};
 use crate::build;
 use crate::rows::{Row, Rows};
 use bulkhead_layout::need::{CHECKED, MONITORS};
-use bulkhead_layout::report::{CAUSE_NAMES, CONDITION_NAMES, Cause, Condition, Kind};
+use bulkhead_layout::report::{CAUSES, CAUSE_NAMES, CONDITION_NAMES, Cause, Condition, Kind};
 use bulkhead_qemu::Time;
 use bulkhead_run::Event;
 use fuzz_guest::NEWS;
@@ -246,7 +246,7 @@ fn machine(bench: &Bench) -> Result<String, String> {
         let missing = (0..names.len()).filter(|n| seen[*n] == 0 && !not.contains(n));
         missing.map(|n| names[n].to_owned()).collect::<Vec<_>>()
     };
-    let mut never = missing(&CAUSE_NAMES, &done.causes, &NOT_CAUSES.map(|c| c as usize));
+    let mut never = missing(&CAUSE_NAMES[..CAUSES], &done.causes, &NOT_CAUSES.map(|c| c as usize));
     never.extend(missing(&CONDITION_NAMES, &done.conditions, &NOT_CONDITIONS.map(|c| c as usize)));
     if !never.is_empty() {
         return Err(format!("never seen: {never:?}; {said}"));
