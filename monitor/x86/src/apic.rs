@@ -3,6 +3,8 @@
 
 use crate::{Frame, Shell};
 use bulkhead_cpu_x86::{rdmsr, wrmsr};
+use bulkhead_monitor::Monitor;
+use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi_x86::msr::X2APIC_ICR;
 use bulkhead_monitor_abi_x86::xapic::{ICR, ICR_HIGH, PENDING, halves, offset};
 use bulkhead_monitor_x86::X86;
@@ -14,8 +16,9 @@ const LOOKS: u32 = 10_000;
 /// Writes a register, by its number in x2APIC mode.
 #[inline(always)]
 pub fn write<S: Shell>(frame: &Frame<S>, register: u32, value: u64) {
-    if on(frame) {
-        return in_page(frame, register, value);
+    // A constant: no other monitor has a second way.
+    if Frame::<S>::has(need::RUNNING) {
+        return either(frame, register, value);
     }
     // SAFETY: callers have decided on the value: a message that this monitor may send, or a register of this core's own.
     unsafe { wrmsr(register, value) }
@@ -32,7 +35,11 @@ pub fn read<S: Shell>(frame: &Frame<S>, register: u32) -> u64 {
 }
 
 #[inline(never)]
-fn in_page<S: Shell>(frame: &Frame<S>, register: u32, value: u64) {
+fn either<S: Shell>(frame: &Frame<S>, register: u32, value: u64) {
+    if !on(frame) {
+        // SAFETY: as for `write`.
+        return unsafe { wrmsr(register, value) };
+    }
     if register != X2APIC_ICR {
         return frame.store(AT + offset(register), 4, value);
     }
