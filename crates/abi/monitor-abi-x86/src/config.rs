@@ -99,6 +99,16 @@ pub struct Config {
     pub block: monitor::Ram,
 }
 
+impl Config {
+    /// Tells if the monitor has mapped the word at an address that a running Linux claims: it is in one of the pieces
+    /// of [`Config::memory`], and not in the block.
+    #[must_use]
+    pub fn reads(&self, memory: &[monitor::Ram], at: u64) -> bool {
+        let inside = |ram: &monitor::Ram| at.wrapping_sub(ram.gpa) < ram.len;
+        memory.iter().any(inside) && !inside(&self.block)
+    }
+}
+
 impl Deref for Config {
     type Target = monitor::Config;
 

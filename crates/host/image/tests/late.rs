@@ -1,6 +1,6 @@
 //! An image that starts under a Linux that runs already: what confines that Linux, and that the image can be moved.
 
-use bulkhead_arch::{Leaf, Rights, TableMemory, walk};
+use bulkhead_arch::{Leaf, Memory, Rights, TableMemory, walk};
 use bulkhead_arch_fake::elf;
 use bulkhead_arch_x86::vmcb::{
     ASID, CR0, INTERCEPT_ALL, INTERCEPT_LOW, IOPM, MSRPM, N_CR3, NP_ENABLE, RIP, intercept,
@@ -9,8 +9,10 @@ use bulkhead_arch_x86::{LongMode, config};
 use bulkhead_image::late::{BASE, Head, Late, MAGIC, VERSION, relocate};
 use bulkhead_image::{Baked, Programs, bake};
 use bulkhead_layout::image::{Sandbox as Described, checksum};
-use bulkhead_layout::map::{CHANNELS_GPA, IMAGE_PA, INFO_GPA, LINKS_GPA, REPORTS_GPA, TEXT_VA};
-use bulkhead_layout::monitor::Action;
+use bulkhead_layout::map::{
+    CHANNELS_GPA, GUEST_VA, IMAGE_PA, INFO_GPA, LINKS_GPA, MMIO_VA, REPORTS_GPA, TEXT_VA,
+};
+use bulkhead_layout::monitor::{Action, Ram};
 use bulkhead_layout::need::{ALL, MONITORS, RUNNING};
 use bulkhead_layout::report::{Kind, State};
 use bulkhead_layout::x86::Header;
@@ -19,7 +21,7 @@ use bulkhead_plan::{
     Sandbox, Span, System, UnderLinux, Wanted,
 };
 use std::path::PathBuf;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, FromZeros};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -318,6 +320,52 @@ fn ports_are_the_linux_but_those_of_others_and_those_that_reset() {
 }
 
 #[test]
+fn the_monitor_reads_the_linux_memory_and_writes_the_page_of_its_apic() {
+    let late = late(&system("reads"), true).unwrap();
+    let (plan, image) = (&late.baked.plan, Image(&late.baked.bytes));
+    let root = image.sandbox(1).monitor_root;
+    let leaf = |at: u64| walk::<LongMode>(&image, root, at);
+    let ram = |gpa: u64| leaf(GUEST_VA + gpa).map(|leaf| (leaf.pa, leaf.rights, leaf.size));
+    // In pages of 2 MiB: the block too, for the late boot code takes that out.
+    for gpa in [16 * MIB, BASE, BASE + BLOCK - 2 * MIB, 4 * GIB] {
+        assert_eq!(ram(gpa), Some((gpa, Rights::R, 2 * MIB)), "{gpa:#x}");
+    }
+    // Nothing but RAM of the machine's description.
+    assert_eq!([0x8000, 0xC000_0000, 0xFEC0_0000, 0xFEE0_0000, 6 * GIB].map(ram), [None; 5]);
+    let page = leaf(MMIO_VA + 0xFEE0_0000).map(|leaf| (leaf.pa, leaf.rights, leaf.size));
+    assert_eq!(page, Some((0xFEE0_0000, Rights::RW, 4096)));
+    assert_eq!(leaf(MMIO_VA + 0xFEE0_1000), None);
+    // The list for the monitor's check is what is mapped.
+    let memory = plan.running_memory(1);
+    assert!(
+        memory.iter().all(|piece| ram(piece.start).is_some() && ram(piece.end() - 1).is_some())
+    );
+    assert!(!memory.iter().any(|piece| piece.contains(0x8000) || piece.contains(CHANNELS_GPA)));
+    let mut config = config::Config::new_zeroed();
+    config.block = Ram { gpa: BASE, len: BLOCK };
+    let pieces: Vec<_> = memory.iter().map(|span| Ram { gpa: span.start, len: span.len }).collect();
+    for (at, reads) in [
+        (0x7FF8, true),
+        (0x8000, false),
+        (BASE - 8, true),
+        (BASE, false),
+        (BASE + BLOCK - 8, false),
+        (BASE + BLOCK, true),
+        (0xFEE0_0000, false),
+        (4 * GIB, true),
+        (6 * GIB, false),
+        (u64::MAX & !7, false),
+    ] {
+        assert_eq!(config.reads(&pieces, at), reads, "{at:#x}");
+    }
+    // No other monitor has any of it.
+    assert_eq!(
+        walk::<LongMode>(&image, image.sandbox(0).monitor_root, MMIO_VA + 0xFEE0_0000),
+        None
+    );
+}
+
+#[test]
 fn the_linux_reaches_its_machine_and_what_it_is_shown() {
     let late = late(&system("reach"), true).unwrap();
     let image = Image(&late.baked.bytes);
@@ -334,7 +382,10 @@ fn the_linux_reaches_its_machine_and_what_it_is_shown() {
     for gpa in [0, 0x7000, 0x9000, 5 * GIB + 0x4FFF] {
         assert_eq!(own(gpa), Some((true, true, 4096)), "{gpa:#x}");
     }
-    for gpa in [0x8000, 0xFEE0_0000, 0xFEEF_FFFF, LINKS_GPA, LINKS_GPA + 0x1F_FFFF] {
+    // Registers of the core's own APIC can be read, and messages to others cannot be written.
+    let apic = |pa| Leaf { pa, rights: Rights::R, memory: Memory::Normal, size: 4096 };
+    assert_eq!(leaf(0xFEE0_0000), Some(apic(0xFEE0_0000)));
+    for gpa in [0x8000, 0xFEE0_1000, 0xFEEF_FFFF, LINKS_GPA, LINKS_GPA + 0x1F_FFFF] {
         assert_eq!(leaf(gpa), None, "{gpa:#x}");
     }
     assert_eq!([5 * GIB + 0x5000, 6 * GIB].map(leaf), [None; 2]);

@@ -102,7 +102,7 @@ impl<M: X86> Memory for Guest<'_, M> {
         // A claim of the guest's: outside of its RAM the monitor maps nothing, or something else.
         let inside = |ram: &Ram| at.wrapping_sub(ram.gpa) < ram.len;
         let known = match M::has(need::RUNNING) {
-            true => self.0.linux_memory().iter().any(inside) && !inside(&self.0.x86().block),
+            true => self.0.x86().reads(self.0.linux_memory(), at),
             false => self.0.config().ram.iter().any(inside) || !M::enforced("decoder-ram"),
         };
         // The guest may change it, so it is read as it is, once.
