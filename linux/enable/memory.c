@@ -14,6 +14,47 @@
 /* The name outlives the module: /proc/iomem keeps it. */
 static char *name;
 
+/*
+ * Parts of the kernel's image are children of a piece of RAM in the resource tree. The kernel does not cut that piece
+ * before a child: it warns, and leaves all of it where it is. So children leave the tree meanwhile.
+ */
+static struct resource *ram_with(u64 start, u64 last)
+{
+	struct resource *ram;
+
+	for (ram = iomem_resource.child; ram; ram = ram->sibling)
+		if ((ram->flags & IORESOURCE_SYSTEM_RAM) == IORESOURCE_SYSTEM_RAM && ram->start <= start &&
+		    ram->end >= last)
+			return ram;
+	return NULL;
+}
+
+static int cut(u64 start, u64 len)
+{
+	struct resource *ram = ram_with(start, start + len - 1), *child, *next, *parts[8];
+	int count = 0, err;
+
+	for (child = ram ? ram->child : NULL; child; child = next) {
+		next = child->sibling;
+		if (child->start < start)
+			continue;
+		if (count == ARRAY_SIZE(parts)) {
+			err = -E2BIG;
+			goto back;
+		}
+		release_resource(child);
+		parts[count++] = child;
+	}
+	err = offline_and_remove_memory(start, len);
+back:
+	while (count--) {
+		ram = ram_with(parts[count]->start, parts[count]->end);
+		if (!ram || request_resource(ram, parts[count]))
+			pr_warn("bulkhead: /proc/iomem lacks %s now\n", parts[count]->name);
+	}
+	return err;
+}
+
 int bh_take(u64 len, u64 *at)
 {
 	u64 block = memory_block_size_bytes(), start;
@@ -30,7 +71,7 @@ int bh_take(u64 len, u64 *at)
 		    REGION_INTERSECTS)
 			continue;
 		tried++;
-		err = offline_and_remove_memory(start, len);
+		err = cut(start, len);
 		if (!err) {
 			*at = start;
 			return 0;
