@@ -20,7 +20,7 @@ pub fn write<S: Shell>(frame: &Frame<S>, register: u32, value: u64) {
     if Frame::<S>::has(need::RUNNING) {
         return either(frame, register, value);
     }
-    // SAFETY: callers have decided on the value: a message that this monitor may send, or a register of this core's own.
+    // SAFETY: callers have decided on the value: a message that this monitor may send, or this core's own register.
     unsafe { wrmsr(register, value) }
 }
 

@@ -149,7 +149,7 @@ impl<S: Shell> Interrupts for Frame<S> {
     }
 
     fn send(&self, message: u64) {
-        // A monitor intercepts NMIs and looks into its mail, nothing else; a guest gets an interrupt of a channel to it.
+        // A monitor intercepts NMIs and looks into its mail, nothing else. A guest gets a channel's interrupt.
         // A write of an x2APIC register may overtake stores (SDM volume 3, 11.12.3), here those that the other is to
         // see.
         // SAFETY: fences change nothing.

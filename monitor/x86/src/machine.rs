@@ -102,8 +102,8 @@ impl<S: Shell> X86 for Frame<S> {
 
     #[inline(always)]
     fn wrmsr(&self, register: u32, value: u64) {
-        // Mediation has decided on the value. It is an interrupt to cores of this sandbox. Or it is this core's own local
-        // vector table, with a fixed interrupt or masked.
+        // Mediation has decided on the value. It is an interrupt to cores of this sandbox. Or it is this core's own
+        // local vector table, with a fixed interrupt or masked.
         apic::write(self, register, value);
     }
 

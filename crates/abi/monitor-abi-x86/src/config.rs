@@ -100,8 +100,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Tells if the monitor has mapped the word at an address that a running Linux claims: it is in one of the pieces
-    /// of [`Config::memory`], and not in the block.
+    /// Tells if the monitor has mapped the word at an address that a running Linux claims. One of the pieces of
+    /// [`Config::memory`] has such a word, and the block has not.
     #[must_use]
     pub fn reads(&self, memory: &[monitor::Ram], at: u64) -> bool {
         let inside = |ram: &monitor::Ram| at.wrapping_sub(ram.gpa) < ram.len;

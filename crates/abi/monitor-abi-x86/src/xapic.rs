@@ -108,7 +108,7 @@ pub fn command(low: u32, high: u32) -> Command {
             Command::Named(destination as u8, low & !LOGICAL)
         }
         LOGICAL | LOGICAL_NMI => Command::One(u64::from(to) << 32 | u64::from(low & !LOGICAL)),
-        // Of what is left, no logical one is passed on: each is of a kind that no guest may send so.
+        // No logical one of these is passed on: each is of a kind that no guest may send so.
         _ => Command::One(u64::from(to) << 32 | u64::from(low)),
     }
 }

@@ -268,7 +268,7 @@ impl<F: PageFormat> PageFormat for Small<F> {
     }
 }
 
-/// What a core's page of interrupts holds.
+/// Content of the page with a core's registers for interrupts.
 pub const CONTROLLER: &str = "a core's own interrupt controller";
 
 /// The nested tables of a Linux that runs already. It reaches all devices and RAM at their own addresses, in pages of

@@ -1,5 +1,6 @@
 //! Writes to the registers of a local APIC in xAPIC mode, which lie in a page. A Linux that runs already may use this
-//! mode, and the core stays in it: a change would go through an APIC that is off, and `disable` is to find it as it was.
+//! mode, and the core stays in it. A change would go through an APIC that is off, and `disable` is to find it as it
+//! was.
 
 use crate::memory::{Access, Gpr, instruction};
 use crate::{X86, ipi};
