@@ -60,18 +60,16 @@ void bh_init(u32 id)
 {
 	u32 message = APIC_INT_ASSERT | APIC_DM_INIT;
 	ulong flags;
-	u32 before;
+	int looks;
 
 	if (!page) {
 		wrmsrl(X2APIC(APIC_ICR), (u64)id << 32 | message);
 		return;
 	}
 	local_irq_save(flags);
-	before = readl(page + APIC_ICR2);
-	while (readl(page + APIC_ICR) & APIC_ICR_BUSY)
+	for (looks = 0; looks < 10000 && readl(page + APIC_ICR) & APIC_ICR_BUSY; looks++)
 		cpu_relax();
 	writel(id << 24, page + APIC_ICR2);
 	writel(message, page + APIC_ICR);
-	writel(before, page + APIC_ICR2);
 	local_irq_restore(flags);
 }

@@ -4,6 +4,9 @@ use bulkhead_cpu_x86::{rdmsr, wrmsr};
 use bulkhead_monitor_abi_x86::msr;
 use bulkhead_monitor_abi_x86::xapic::{ICR, ICR_HIGH, PAGE, PENDING, halves};
 
+/// Looks at a message that is on its way, at most.
+const LOOKS: u32 = 10_000;
+
 /// Tells if its registers are in a page: xAPIC mode.
 pub fn in_page() -> bool {
     // SAFETY: each processor with SVM has the register.
@@ -30,12 +33,14 @@ pub fn send(message: u64) {
     }
     // Checked: no core has an ID that this mode cannot name.
     let Some([high, low]) = halves(message) else { return };
-    let before = load(ICR_HIGH);
-    while load(ICR) & PENDING != 0 {
+    // A write before the last message has gone may be lost (APM 16.5).
+    for _ in 0..LOOKS {
+        if load(ICR) & PENDING == 0 {
+            break;
+        }
         core::hint::spin_loop();
     }
+    // The Linux is not between two writes of its own: its interrupts are off for these, too.
     store(ICR_HIGH, high);
     store(ICR, low);
-    // An NMI of the Linux' could have come between its own two writes, and lead here no more than an interrupt does.
-    store(ICR_HIGH, before);
 }
