@@ -2,8 +2,8 @@
 
 use crate::contract::Monitor;
 use crate::outcome::{End, Outcome};
-use bulkhead_monitor_abi::{MAX_CORES, need};
 use bulkhead_monitor_abi::report::{CAUSES, CONDITIONS, Cause, Condition, DENIALS, Denial, FIRST};
+use bulkhead_monitor_abi::{MAX_CORES, need};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 

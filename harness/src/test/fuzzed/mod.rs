@@ -12,7 +12,7 @@ use super::system::{FAST, Manifest, artifacts};
 use crate::build;
 use crate::rows::{Row, Rows};
 use bulkhead_layout::need::{CHECKED, MONITORS};
-use bulkhead_layout::report::{CAUSES, CAUSE_NAMES, CONDITION_NAMES, Cause, Condition, Kind};
+use bulkhead_layout::report::{CAUSE_NAMES, CAUSES, CONDITION_NAMES, Cause, Condition, Kind};
 use bulkhead_qemu::Time;
 use bulkhead_run::Event;
 use fuzz_guest::NEWS;
