@@ -2,7 +2,7 @@
 //! to fail, and this Linux loses nothing.
 //!
 //! The machine has AMD's processor and, beside it, Intel's IOMMU: QEMU remaps a Linux' interrupts with that, so this
-//! Linux is in x2APIC mode.
+//! Linux is in x2APIC mode. Without one it is in xAPIC mode.
 
 use super::driver::{Bench, Job};
 use super::system::artifacts;
@@ -27,6 +27,8 @@ struct Linux<'a> {
     cores: usize,
     script: &'a str,
     arguments: String,
+    /// The machine remaps interrupts.
+    remaps: bool,
     /// Kinds of disks.
     disks: &'a [&'a str],
     limit: Duration,
@@ -38,7 +40,13 @@ pub fn jobs() -> Vec<Job> {
         Job::one("under/refused", 150, refused),
     ];
     for kernel in ["6.1", "6.1-cloud", "6.12-cloud"] {
-        jobs.push(Job::one(format!("under/{kernel}"), 150, move |bench| kernels(bench, kernel)));
+        jobs.push(Job::one(format!("under/{kernel}"), 150, move |bench| {
+            kernels(bench, kernel, true)
+        }));
+    }
+    for kernel in ["6.1-cloud", "6.12"] {
+        let name = format!("under/xapic-{kernel}");
+        jobs.push(Job::one(name, 150, move |bench| kernels(bench, kernel, false)));
     }
     jobs
 }
@@ -95,7 +103,10 @@ fn run(bench: &Bench, linux: &Linux) -> Result<String, String> {
         "console=ttyS0 loglevel=4 libata.force=noncq {net} bulkhead.run=sh:/late/script.sh,{}",
         linux.arguments
     );
-    let mut args = vec!["-device".to_owned(), "intel-iommu,intremap=on,eim=on".into()];
+    let mut args = Vec::new();
+    if linux.remaps {
+        args.extend(["-device".to_owned(), "intel-iommu,intremap=on,eim=on".into()]);
+    }
     args.extend(["-netdev".to_owned(), "user,id=lan".into()]);
     args.extend(["-device".to_owned(), "e1000e,netdev=lan".into()]);
     for (n, kind) in linux.disks.iter().enumerate() {
@@ -169,6 +180,7 @@ fn rounds(bench: &Bench, count: usize) -> Result<String, String> {
             cores: 3,
             script: include_str!("rounds.sh"),
             arguments: format!("{count},{port},/dev/vda,/dev/nvme0n1,/dev/sda"),
+            remaps: true,
             disks: &["virtio-blk-pci", "nvme,serial=late", "ide-hd,bus=ide.1"],
             limit: Duration::from_secs(220),
         },
@@ -195,14 +207,15 @@ fn said(text: &str, begin: &str) -> String {
 }
 
 /// Another of Debian's kernels.
-fn kernels(bench: &Bench, kernel: &str) -> Result<String, String> {
+fn kernels(bench: &Bench, kernel: &str, remaps: bool) -> Result<String, String> {
     let text = run(
         bench,
         &Linux {
             kernel,
-            cores: 2,
+            cores: 3,
             script: include_str!("rounds.sh"),
             arguments: "4,0,/dev/vda".into(),
+            remaps,
             disks: &["virtio-blk-pci"],
             limit: Duration::from_secs(130),
         },
@@ -221,6 +234,7 @@ fn refused(bench: &Bench) -> Result<String, String> {
             cores: 3,
             script: include_str!("refused.sh"),
             arguments: String::new(),
+            remaps: true,
             disks: &[],
             limit: Duration::from_secs(130),
         },
