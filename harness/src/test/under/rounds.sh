@@ -16,7 +16,7 @@ disk() {
     echo "under: $1: $n pieces"
 }
 
-for driver in bulkhead virtio_blk nvme ahci sd_mod; do modprobe $driver 2>/dev/null; done
+for driver in bulkhead virtio_pci virtio_blk nvme ahci sd_mod; do modprobe $driver 2>/dev/null; done
 [ -c /dev/bulkhead ] || end "no module"
 # QEMU's AHCI loses large commands behind an IOMMU, with and without an image.
 [ ! -e /sys/block/sda ] || echo 64 >/sys/block/sda/queue/max_sectors_kb
