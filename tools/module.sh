@@ -38,18 +38,21 @@ stamp() { # artifact
     { cat "${SOURCES[@]}" tools/module.sh "$ARTIFACTS/$1.package" && grep -E "$1\.(modules|disks)/" "$ARTIFACTS/kernels.sha256"; } | sha256sum
 }
 
-# A driver that hangs, for tests: target/artifacts/bhhang.ko.
-hang() { # artifact
-    local dir=$ROOT/target/module/hang compiler=gcc
-    mkdir -p "$dir" && cp linux/hang/* "$dir"
+# Drivers for tests, one that hangs and one that attacks: target/artifacts/bh{hang,strike}.ko.
+test_module() { # folder artifact
+    local dir=$ROOT/target/module/$1 compiler=gcc
+    mkdir -p "$dir" && cp "linux/$1"/* "$dir"
     command -v gcc-12 >/dev/null && compiler=gcc-12
-    make -s -C "$ROOT/target/headers/$1" M="$dir" CC="$compiler" CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN= modules \
-        >"$dir/log" 2>&1 || { cat "$dir/log" >&2 && die "cannot build the module that hangs"; }
-    strip -g -o "$ARTIFACTS/bhhang.ko" "$dir/bhhang.ko"
-    cat linux/hang/* "$ARTIFACTS/$1.package" | sha256sum >"$dir/stamp"
+    make -s -C "$ROOT/target/headers/$2" M="$dir" CC="$compiler" CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN= modules \
+        >"$dir/log" 2>&1 || { cat "$dir/log" >&2 && die "cannot build linux/$1"; }
+    strip -g -o "$ARTIFACTS/bh$1.ko" "$dir/bh$1.ko"
+    cat "linux/$1"/* "$ARTIFACTS/$2.package" | sha256sum >"$dir/stamp"
 }
-HANGS=linux-6.12-cloud
-[ -f "$ARTIFACTS/bhhang.ko" ] && cat linux/hang/* "$ARTIFACTS/$HANGS.package" | sha256sum | cmp -s - target/module/hang/stamp || hang "$HANGS"
+TESTS=linux-6.12-cloud
+for module in hang strike; do
+    [ -f "$ARTIFACTS/bh$module.ko" ] && cat linux/$module/* "$ARTIFACTS/$TESTS.package" | sha256sum | cmp -s - "target/module/$module/stamp" ||
+        test_module "$module" "$TESTS"
+done
 
 for kernel in linux-{6.1,6.12}{,-cloud}; do
     # A mirror may have no 6.1 any more.

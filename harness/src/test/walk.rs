@@ -13,7 +13,8 @@ use super::driver::{Bench, Job};
 use super::system::{Manifest, NEWER, Seen, artifacts, run};
 use bulkhead_audit::{Claim, RULES, RamFile, Registers, Report};
 use bulkhead_image::Baked;
-use plant::{CARD, Hand, PLANTS, Plant, Planted, STORE, VTD};
+use bulkhead_run::audit::Audited;
+use plant::{CARD, Hand, LATE, PLANTS, Plant, Planted, STORE, VTD};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -174,6 +175,17 @@ fn vtd(bench: &Bench) -> Result<(), String> {
     bench.result("vtd/walk", result);
     plants(bench, &machine, &right, VTD, "walk");
     Ok(())
+}
+
+/// Names of the tests on errors under a running Linux.
+pub fn late() -> impl Iterator<Item = String> {
+    LATE.iter().map(|p| format!("under/finds-{}", p.0))
+}
+
+/// Plants each error that concerns a running Linux in a machine that was stopped and audited without a finding.
+pub fn plants_late(bench: &Bench, memory: &RamFile, baked: &Baked, claim: Claim, right: &Audited) {
+    let machine = Machine { memory, baked, claim, registers: &right.registers };
+    plants(bench, &machine, &right.report, LATE, "under");
 }
 
 /// Plants each error, and looks whether it is found by its rule.

@@ -41,6 +41,9 @@ pub struct Places {
     pub function: u64,
     /// PCI configuration space as a guest sees it.
     pub configuration: Range,
+    /// Addresses at which a Linux that ran before its monitor reaches devices and memory, and those of them that only
+    /// monitors use. RAM above is its own, too.
+    pub machine: [Range; 2],
 }
 
 /// See the module.

@@ -147,7 +147,12 @@ impl Context<'_> {
             .collect();
         self.cores(&nested, &roots);
         self.dma(unit.as_deref(), &given);
-        self.claim.arch.lines(self, unit.as_deref());
+        match self.claim.running().map(|i| self.name(i).to_owned()) {
+            Some(name) => self.remarks.push(format!(
+                "devices and interrupt lines are {name}'s, which ran before: not confined, nor looked at"
+            )),
+            None => self.claim.arch.lines(self, unit.as_deref()),
+        }
         let mut pages: BTreeMap<u64, usize> = BTreeMap::new();
         nested
             .iter()
@@ -235,7 +240,8 @@ impl Context<'_> {
                 .collect();
             // If blocks differ, the one is taken that has tables beginning with the sandbox's RAM.
             let serves = |b: &&Block| {
-                let gpa = self.claim.sandboxes[i].ram[0].gpa;
+                let first = self.claim.sandboxes[i].ram.first();
+                let gpa = first.map_or(self.page(), |ram| ram.gpa);
                 let ram = translate(self.words, arch.nested(), b.root, gpa);
                 ram.and_then(|pa| self.claim.in_ram_of(pa)) == Some(i)
             };

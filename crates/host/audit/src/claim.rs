@@ -1,7 +1,7 @@
 //! The claim: the manifest's plan in the auditor's own words. Whoever calls it translates; nothing here says where a
 //! table lies.
 
-use crate::arch::Architecture;
+use crate::arch::{Architecture, Places};
 pub use crate::x86::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +114,8 @@ pub struct Sandbox {
     pub ports: Vec<Ports>,
     /// Lines of the interrupt controller.
     pub lines: Vec<Line>,
+    /// Its guest is a Linux that ran before its monitor did. All of the machine is its own that is nobody else's.
+    pub running: bool,
     /// Its guest has a controller with pins that are no lines of the machine's.
     pub pins: bool,
     /// It has a watchdog.
@@ -265,6 +267,8 @@ pub struct Claim {
     pub reserved: Vec<(String, Range)>,
     /// Memory that the image occupies.
     pub image: Range,
+    /// Memory that a running Linux has given away: the image, and all that is others'.
+    pub block: Option<Range>,
     /// Sandboxes, by index.
     pub sandboxes: Vec<Sandbox>,
     /// Channels.
@@ -332,13 +336,28 @@ impl Claim {
         owned.or_else(|| self.functions.iter().find(|f| f.bdf == bdf))
     }
 
+    /// The sandbox of a Linux that ran before its monitor did.
+    #[must_use]
+    pub fn running(&self) -> Option<usize> {
+        self.sandboxes.iter().position(|s| s.running)
+    }
+
+    /// Tells if RAM is left to such a Linux.
+    fn is_left(&self, address: u64) -> bool {
+        let &Places { page, start_code, .. } = self.arch.places();
+        let start_code = start_code.map(|start| Range { start, len: page });
+        let mut gone = self.block.iter().chain(&start_code);
+        self.ram.iter().any(|r| r.contains(address)) && !gone.any(|r| r.contains(address))
+    }
+
     /// In which sandbox's RAM an address lies.
     #[must_use]
     pub fn in_ram_of(&self, address: u64) -> Option<usize> {
         let has = |s: &Sandbox| {
             s.ram.iter().any(|r| Range { start: r.hpa, len: r.len }.contains(address))
         };
-        self.sandboxes.iter().position(has)
+        let own = self.sandboxes.iter().position(has);
+        own.or_else(|| self.running().filter(|_| self.is_left(address)))
     }
 
     /// In which channel an address lies.

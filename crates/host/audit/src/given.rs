@@ -152,7 +152,56 @@ fn to_guest(
             });
         }
     }
+    if sandbox.running {
+        let rest = rest(claim, index, &all);
+        all.extend(rest);
+    }
     merged(all)
+}
+
+/// Lists what a Linux that ran before its monitor has of the machine, each at its own address: all but the block, the
+/// start-up code, the local APICs, and what is shown at other addresses. A link has the reach of a table of entries.
+fn rest(claim: &Claim, index: usize, shown: &[Given]) -> Vec<Given> {
+    let &Places { page, start_code, machine: [low, monitors], .. } = claim.arch.places();
+    let table = page * (page / 8);
+    let links = claim.links.iter().filter(|link| link.concerns(index));
+    let links = links.map(|link| Range { start: link.gpa / table * table, len: table });
+    let gone: Vec<Range> = { start_code.iter() }
+        .map(|&start| Range { start, len: page })
+        .chain(claim.block)
+        .chain([monitors])
+        .chain(shown.iter().map(|g| Range { start: g.address, len: g.len }))
+        .chain(links)
+        .collect();
+    let above = |r: &Range| {
+        let start = r.start.max(low.end());
+        Range { start, len: r.end().saturating_sub(start) / page * page }
+    };
+    let mut left: Vec<Range> = [low].into_iter().chain(claim.ram.iter().map(above)).collect();
+    for gone in gone {
+        left = left.into_iter().flat_map(|piece| without(piece, gone)).collect();
+    }
+    let place = &claim.sandboxes[index].place;
+    let give = |r: Range| Given {
+        address: r.start,
+        frame: r.start,
+        len: r.len,
+        write: true,
+        execute: true,
+        device: false,
+        dma: true,
+        may: false,
+        place: place.clone(),
+    };
+    left.into_iter().map(give).collect()
+}
+
+/// The parts of a range before and behind another one.
+fn without(range: Range, gone: Range) -> impl Iterator<Item = Range> {
+    let before = gone.start.clamp(range.start, range.end());
+    let behind = gone.end().clamp(range.start, range.end());
+    let parts = [(range.start, before), (behind.max(before), range.end())];
+    parts.into_iter().map(|(start, end)| Range { start, len: end - start }).filter(|r| r.len > 0)
 }
 
 /// Whole pages around a range.
@@ -325,6 +374,9 @@ impl Context<'_> {
     pub(crate) fn guest(&mut self, i: usize, regime: &Regime, given: &[Given]) {
         let who = self.name(i).to_owned();
         let place = self.claim.sandboxes[i].place.clone();
+        // Single pages of the second size are taken out of a running Linux' tables.
+        let sizes = self.claim.arch.places().larger;
+        let most = if self.claim.sandboxes[i].running { 1 } else { sizes.len() };
         let mut covered = vec![0; given.len()];
         for leaf in &regime.leaves {
             let (at, frame) = (leaf.address, leaf.frame);
@@ -353,7 +405,7 @@ impl Context<'_> {
                 let message = format!("{who} has {has} at {at:#x}, not {may}");
                 self.find("nested-rights", &given[n].place, Some(frame), message, may);
             }
-            if let Some(size) = larger(self.claim.arch.places().larger, leaf, &given[n]) {
+            if let Some(size) = larger(&sizes[..most], leaf, &given[n]) {
                 let message = format!("{who} has {:#x} bytes at {at:#x}", leaf.size);
                 let right = format!("a page of {size:#x} bytes");
                 self.find("page-sizes", &given[n].place, Some(frame), message, right);

@@ -236,11 +236,14 @@ fn is_placeholder(claim: &Claim, leaf: &Leaf) -> bool {
         && claim.image.contains(leaf.frame)
 }
 
-/// Finds a monitor's sandbox: its tables show that sandbox's RAM to it.
+/// Finds a monitor's sandbox: its tables show that sandbox's RAM to it. That of a running Linux sees no RAM: it writes
+/// that Linux' mailbox.
 pub fn serves(claim: &Claim, regime: &Regime) -> Option<usize> {
     let from = regime.leaves.partition_point(|l| l.address < GUEST);
-    let leaf = regime.leaves.get(from).filter(|l| l.address < PRISTINE)?;
-    claim.in_ram_of(leaf.frame)
+    let leaf = regime.leaves.get(from).filter(|l| l.address < PRISTINE);
+    let page = claim.arch.places().page;
+    let writes = |i: &usize| regime.leaf(MAILBOX + *i as u64 * page).is_some_and(|leaf| leaf.write);
+    leaf.and_then(|leaf| claim.in_ram_of(leaf.frame)).or_else(|| claim.running().filter(writes))
 }
 
 /// Returns the number of the core with this stack.

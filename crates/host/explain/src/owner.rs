@@ -408,6 +408,9 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         allow,
     };
     let own = at(&who.place);
+    if let Some(found) = of_block(plan, who, gpa) {
+        return Answer { what, rule: MEMORY, ..found };
+    }
     if let Some(ram) = who.ram.iter().find(|r| gpa >= r.gpa && gpa - r.gpa < r.len) {
         let segments = matches!(who.guest, Guest::Bare { enforce_segments: true, .. });
         let hpa = ram.hpa + (gpa - ram.gpa);
@@ -520,6 +523,31 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         _ => Allow::Never(String::new()),
     };
     answer("nobody's".into(), host_owner(plan, gpa), "nothing", allow)
+}
+
+/// Memory that a running Linux has given away: an address of that Linux' is one of the machine's.
+fn of_block(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
+    let facts = plan.machine.arch.facts();
+    let start_code = facts.start_code.map(|start| Span { start, len: facts.page });
+    if who.guest == Guest::Running && start_code.is_some_and(|page| page.contains(gpa)) {
+        let why = "the cores' start-up code, and the way back to this Linux";
+        return Some(simple("the monitors'", why, "nothing", Allow::Never(String::new())));
+    }
+    plan.block.filter(|block| who.guest == Guest::Running && block.contains(gpa))?;
+    let has = |s: &&Sandbox| s.ram.iter().any(|r| gpa >= r.hpa && gpa - r.hpa < r.len);
+    let channel = plan.channels.iter().find(|c| gpa >= c.hpa && gpa - c.hpa < c.len);
+    let (owner, place) = if plan.image.contains(gpa) {
+        ("the image's and the monitors'".to_owned(), None)
+    } else if let Some(other) = plan.sandboxes.iter().find(has) {
+        (format!("{}'s", other.name), Some(&other.place))
+    } else if let Some(channel) = channel {
+        (format!("channel {}'s", channel.title()), Some(&channel.place))
+    } else {
+        ("nobody's".to_owned(), None)
+    };
+    let given = "it lies in the block that this Linux gave away";
+    let why = place.map_or_else(|| given.to_owned(), |place| format!("{}; {given}", at(place)));
+    Some(simple(&owner, &why, "nothing", Allow::Never("`[under_linux]` takes it".into())))
 }
 
 /// The registers of a channel's end, the states of its peers, and what is behind their memory.

@@ -72,17 +72,32 @@ impl Late {
     /// # Errors
     /// See [`System::under_linux`] and [`bake`]. Any other difference of the two images is a fault in this program.
     pub fn bake(system: &System, cores: usize, programs: &Programs) -> Result<Self, Error> {
-        let at = |base| {
-            let system = system.under_linux(base, cores)?;
-            match bake(&system, programs) {
-                Err(Error::Misfit(misfits)) => Err(misfit(&system, &misfits).into()),
-                other => other,
-            }
-        };
+        let at = |base| Self::bake_at(system, cores, programs, base);
         let (first, second) = (at(BASE)?, at(OTHER)?);
         let relocations = relocations(&first, &second)?;
         let block = first.plan.block.map_or(0, |block| block.len);
         Ok(Self { baked: first, relocations, block })
+    }
+
+    /// Bakes such a system for one address of its block. The image is the one that a Linux moves there, but for the
+    /// checksum in its header.
+    ///
+    /// # Errors
+    /// See [`Self::bake`].
+    pub fn bake_at(
+        system: &System,
+        cores: usize,
+        programs: &Programs,
+        base: u64,
+    ) -> Result<Baked, Error> {
+        if base % BLOCK != 0 || base == 0 || base >= MOST {
+            return Err(Error::Program(format!("a Linux gives no block at {base:#x}")));
+        }
+        let system = system.under_linux(base, cores)?;
+        match bake(&system, programs) {
+            Err(Error::Misfit(misfits)) => Err(misfit(&system, &misfits).into()),
+            other => other,
+        }
     }
 
     /// The file.

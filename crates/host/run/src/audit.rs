@@ -104,7 +104,9 @@ pub fn translate(
             watched: sandbox.watch.is_some(),
             snapshot: sandbox.snapshot,
             alive: sandbox.watch.is_some_and(|watch| watch.alive.is_some()),
-            taken: plan.is_taken(index),
+            running: plan.runs(index),
+            // The Linux under which a system starts can have its cores back.
+            taken: plan.is_taken(index) || plan.block.is_some() && !plan.runs(index),
             quiets: { sandbox.peers.iter() }
                 .filter(|peer| peer.quiets)
                 .map(|peer| peer.sandbox)
@@ -135,6 +137,7 @@ pub fn translate(
         free: machine.ram.iter().map(range).collect(),
         reserved: machine.reserved.iter().map(|(name, s)| (name.clone(), range(s))).collect(),
         image: range(&plan.image),
+        block: plan.block.as_ref().map(range),
         sandboxes,
         channels: channels.collect(),
         links: { plan.links.iter() }

@@ -28,6 +28,24 @@ pub fn build_late(checked: &Checked, artifacts: &Path, cores: usize) -> Result<L
     with(checked, artifacts, "late", |programs| Late::bake(&checked.system, cores, programs))
 }
 
+/// Bakes such a system as [`build_late`] does, for the address that a Linux gave: the plan and the map of a machine on
+/// which it runs.
+///
+/// # Errors
+/// See [`build_late`]; the address is none that a Linux gives.
+pub fn build_at(
+    checked: &Checked,
+    artifacts: &Path,
+    cores: usize,
+    base: u64,
+) -> Result<Baked, Error> {
+    let refused = |why| Error::Image(bulkhead_image::Error::from(why));
+    checked.system.under_linux(base, cores).map_err(refused)?;
+    with(checked, artifacts, "late", |programs| {
+        Late::bake_at(&checked.system, cores, programs, base)
+    })
+}
+
 /// Reads the code that starts the cores, by its file's name, and the monitors. Bakes with them.
 fn with<T>(
     checked: &Checked,

@@ -15,7 +15,7 @@ mod system;
 mod trace;
 mod x86;
 
-pub use build::{build, build_late, iso};
+pub use build::{build, build_at, build_late, iso};
 pub use console::Log;
 pub use intact::Program;
 pub use load::Load;

@@ -4,11 +4,14 @@
 //! The machine has AMD's processor and, beside it, Intel's IOMMU: QEMU remaps a Linux' interrupts with that, so this
 //! Linux is in x2APIC mode. Without one it is in xAPIC mode.
 
+mod attack;
+mod audit;
+
 use super::driver::{Bench, Job};
 use super::system::artifacts;
 use bulkhead_initramfs::{Archive, Entry};
-use bulkhead_manifest::load;
-use bulkhead_qemu::{Machine, Serial};
+use bulkhead_manifest::{Checked, load};
+use bulkhead_qemu::{Machine, Running, Serial};
 use std::io::Read;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -18,6 +21,8 @@ use std::time::Duration;
 
 /// Bytes that go to disks and to the host.
 const PATTERN: usize = 1 << 20;
+/// The module that attacks, for Debian's newer kernel for clouds.
+const STRIKE: &str = "bhstrike.ko";
 /// The word that ends a script that succeeded.
 const DONE: &str = "under: done";
 
@@ -48,6 +53,8 @@ pub fn jobs() -> Vec<Job> {
         let name = format!("under/xapic-{kernel}");
         jobs.push(Job::one(name, 150, move |bench| kernels(bench, kernel, false)));
     }
+    jobs.push(audit::job());
+    jobs.extend(attack::jobs());
     jobs
 }
 
@@ -58,14 +65,17 @@ fn pattern() -> Vec<u8> {
         .collect()
 }
 
-/// Makes the file for so many cores.
-fn image(cores: usize) -> Result<Vec<u8>, String> {
+/// Loads the system.
+fn checked() -> Result<Checked, String> {
     let manifest = crate::build::root().join("systems/under-linux.toml");
     let options = bulkhead_manifest::Options { artifacts: Some(artifacts()), ..Default::default() };
-    let checked = load(&manifest, &options);
-    let checked = checked.map_err(|found| bulkhead_manifest::render::human(&found, false))?;
-    let late =
-        bulkhead_run::build_late(&checked, &artifacts(), cores).map_err(|e| e.to_string())?;
+    load(&manifest, &options).map_err(|found| bulkhead_manifest::render::human(&found, false))
+}
+
+/// Makes the file for so many cores.
+fn image(cores: usize) -> Result<Vec<u8>, String> {
+    let late = bulkhead_run::build_late(&checked()?, &artifacts(), cores);
+    let late = late.map_err(|e| e.to_string())?;
     Ok(late.file())
 }
 
@@ -79,10 +89,13 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
     file("script.sh", linux.script.as_bytes().to_vec());
     file("pattern", pattern());
     file("system.img", image(linux.cores)?);
+    file("more.img", image(linux.cores + 1)?);
+    // Without its second core, `flight` has none.
     if linux.cores > 2 {
-        file("more.img", image(linux.cores + 1)?);
         file("fewer.img", image(linux.cores - 1)?);
     }
+    let strike = std::fs::read(artifacts().join(STRIKE)).map_err(|e| format!("{STRIKE}: {e}"))?;
+    file(STRIKE, strike);
     bytes.extend(archive.to_bytes());
     let path = bench.dir.join("initramfs.cpio");
     std::fs::write(&path, bytes).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -91,6 +104,27 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
 
 /// Runs it to the script's end, and returns its serial log.
 fn run(bench: &Bench, linux: &Linux) -> Result<String, String> {
+    let mut running = start(bench, linux)?;
+    let text = running.wait_serial(0, "bulkhead-init: exit code", linux.limit);
+    let text = text.map_err(|e| e.to_string())?.text();
+    if text.contains(DONE) { Ok(text) } else { Err(text) }
+}
+
+/// Waits until its script has said where the block is.
+fn block(running: &mut Running, linux: &Linux) -> Result<u64, String> {
+    const SAYS: &str = "under: block 0x";
+    let found = running.wait("the block's address", linux.limit, |running| {
+        let text = running.serial(0).text();
+        let ends = ["bulkhead-init: exit code", "Kernel panic"].iter().any(|e| text.contains(e));
+        let line = text.split_once(SAYS).and_then(|(_, rest)| rest.split_once(['\r', '\n']));
+        let address = line.map(|(hex, _)| u64::from_str_radix(hex, 16).map_err(|_| text.clone()));
+        address.or_else(|| ends.then(|| Err(text.clone())))
+    });
+    found.map_err(|e| e.to_string())?
+}
+
+/// Starts it.
+fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
     std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
     let mut machine = Machine::new(&bench.dir);
     machine.cpu = "EPYC,+svm,+npt,+x2apic".into();
@@ -119,10 +153,7 @@ fn run(bench: &Bench, linux: &Linux) -> Result<String, String> {
     }
     machine.args = args;
     machine.serials = vec![Serial::File];
-    let mut running = machine.start().map_err(|e| e.to_string())?;
-    let text = running.wait_serial(0, "bulkhead-init: exit code", linux.limit);
-    let text = text.map_err(|e| e.to_string())?.text();
-    if text.contains(DONE) { Ok(text) } else { Err(text) }
+    machine.start().map_err(|e| e.to_string())
 }
 
 fn disk(dir: &Path, n: usize) -> Result<PathBuf, String> {

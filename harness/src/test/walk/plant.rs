@@ -3,11 +3,13 @@
 //! the image's builder here, so that a plant does not depend on what it tests.
 
 mod card;
+mod late;
 mod store;
 mod vmx;
 mod vtd;
 
 pub use card::PLANTS as CARD;
+pub use late::PLANTS as LATE;
 pub use store::PLANTS as STORE;
 pub use vmx::plants as vmx;
 pub use vtd::PLANTS as VTD;

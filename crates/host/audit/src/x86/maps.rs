@@ -4,6 +4,7 @@
 use super::Virtualization;
 use crate::arch::Block;
 use crate::check::Context;
+use crate::claim::{Ports, Sandbox};
 use crate::memory::Words;
 use std::collections::BTreeMap;
 
@@ -36,6 +37,17 @@ const MSRS: &[(u32, u32, bool, bool)] = &[
     (0xC001_001A, 0xC001_001A, true, false), // TOP_MEM
     (0xC001_001D, 0xC001_001D, true, false), // TOP_MEM2
     (0xC001_001F, 0xC001_001F, true, false), // NB_CFG
+];
+
+/// Ports that a Linux which ran before its monitor has no more, beside those of others' devices: they reset the machine,
+/// put it to sleep or call its firmware, or its monitor answers there (docs/shared-pages.md).
+const WITHHELD: &[(u32, u32)] = &[
+    (0x64, 0x64),   // keyboard controller's command
+    (0xB2, 0xB2),   // SMI command
+    (0x604, 0x605), // power management control of QEMU's q35
+    (0x640, 0x65F), // doorbells
+    (0x680, 0x680), // hypercalls
+    (0xCF9, 0xCF9), // reset control
 ];
 
 /// Ports that a page of a map decides about.
@@ -87,9 +99,17 @@ impl Context<'_> {
     pub(super) fn ports<V: Virtualization>(&mut self, i: usize, block: &Block) {
         let open = block.open_ports::<V>(self.words);
         let sandbox = &self.claim.sandboxes[i];
-        let owned = |port: u32| {
-            sandbox.ports.iter().find(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port))
+        let of = |sandbox: &'_ Sandbox, port: u32| {
+            let has = |p: &&Ports| (u32::from(p.first)..=u32::from(p.last)).contains(&port);
+            sandbox.ports.iter().find(has).map(|p| p.place.clone())
         };
+        let all = &self.claim.sandboxes;
+        let left = |port: u32| {
+            let withheld = WITHHELD.iter().any(|w| (w.0..=w.1).contains(&port));
+            let others = all.iter().any(|other| of(other, port).is_some());
+            (port <= 0xFFFF && !withheld && !others).then(|| sandbox.place.clone())
+        };
+        let owned = |port: u32| if sandbox.running { left(port) } else { of(sandbox, port) };
         let differs = |want: bool| {
             let differs = |p: &u32| open[*p as usize] == want && owned(*p).is_some() != want;
             ranges((0..V::PORT_BITS).filter(differs))
@@ -103,7 +123,7 @@ impl Context<'_> {
             self.find("ports", &place, Some(at), message, "an exit: no device of it has them");
         }
         for (first, last) in missing {
-            let grant = owned(first).map_or(place.clone(), |p| p.place.clone());
+            let grant = owned(first).unwrap_or_else(|| place.clone());
             let message = format!("{} does not reach ports {first:#x} to {last:#x}", self.name(i));
             let (at, _) = block.port_bit(first);
             self.find("ports", &grant, Some(at), message, "no exit: its device has them");

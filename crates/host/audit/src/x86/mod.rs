@@ -52,6 +52,8 @@ const PLACES: Places = Places {
     reports: [0xD100_0000, 0x4_0000],
     function: 4096,
     configuration: Range { start: 0xC000_0000, len: 256 << 20 },
+    // Below 4 GiB; the local APICs (APM 16.3.1, with room for all of the range that messages of interrupts have).
+    machine: [Range { start: 0, len: 4 << 30 }, Range { start: 0xFEE0_0000, len: 1 << 20 }],
 };
 
 /// Kinds of IOMMUs.

@@ -6,11 +6,13 @@ use bulkhead_arch_x86::config::Quiet;
 use bulkhead_arch_x86::msr;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::x86::port::{CALL_PORT, POWER_PORT};
-use bulkhead_plan::{BarKind, Channel, Device, Function, Plan, RTC, Sandbox};
+use bulkhead_plan::{BarKind, Channel, Device, Function, Guest, Plan, RTC, Sandbox};
 
 /// Says what a port gives to a sandbox that does not have it.
 fn quiet_port(plan: &Plan, who: &Sandbox, port: u16) -> String {
-    let quiet = if linux(who) { bulkhead_image::absent_ports(plan) } else { Vec::new() };
+    let runs = who.guest == Guest::Running;
+    let linux = runs || linux(who);
+    let quiet = if linux { bulkhead_image::absent_ports(plan, runs) } else { Vec::new() };
     match Quiet::find(&quiet, port.into()) {
         Some(0) => "reads give 0, writes go nowhere, no record".into(),
         Some(_) => "reads give all ones, writes go nowhere, no record".into(),

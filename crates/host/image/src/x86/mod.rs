@@ -185,7 +185,7 @@ impl<V: Virtualization> Target for V {
         let runs = sandbox.guest == plan::Guest::Running;
         let linux = runs || matches!(sandbox.guest, plan::Guest::Linux { .. });
         if linux {
-            config.ports = tail.append(&ports::absent(plan));
+            config.ports = tail.append(&ports::absent(plan, runs));
         }
         let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
         config.msrs = tail.append(if linux { V::ABSENT } else { &only_needed });

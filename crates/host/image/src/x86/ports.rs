@@ -46,21 +46,28 @@ fn owned(plan: &Plan, port: u32) -> bool {
         .any(|d| d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port)))
 }
 
+/// Ports that a Linux which runs already has no more: they reset the machine, put it to sleep, or call its firmware.
+const WITHHELD: &[(u32, u32, u64)] = &[
+    (0x64, 0x64, ONES),   // keyboard controller's command
+    (0xB2, 0xB2, ONES),   // SMI command
+    (0x604, 0x605, ONES), // power management control of QEMU's q35
+    (0xCF9, 0xCF9, ONES), // reset control
+];
+
 /// Tells if a Linux that runs already keeps a port. It has no port of other sandboxes, none by which it asks its
-/// monitor, and neither of the two that reset the machine. It keeps [`POWER_PORT`]: the registers of the machine's own
-/// power management can be there.
+/// monitor, and none of [`WITHHELD`]. It keeps [`POWER_PORT`]: the registers of the machine's own power management can
+/// be there.
 pub fn left(plan: &Plan, port: u16) -> bool {
-    const KEYBOARD: u16 = 0x64;
-    const RESET: u16 = 0xCF9;
     let mut answered = plan.machine.arch.facts().answered.iter();
     let asks = answered.any(|(p, _)| p.first != POWER_PORT && (p.first..=p.last).contains(&port));
-    !asks && ![KEYBOARD, RESET].contains(&port) && !owned(plan, port.into())
+    let withheld = |w: &(u32, u32, u64)| (w.0..=w.1).contains(&port.into());
+    !asks && !WITHHELD.iter().any(withheld) && !owned(plan, port.into())
 }
 
-/// The absent ports of a Linux, without those that some sandbox owns.
-pub fn absent(plan: &Plan) -> Vec<Quiet> {
+/// The absent ports of a Linux, without those that some sandbox owns. One that runs already has most of them.
+pub fn absent(plan: &Plan, runs: bool) -> Vec<Quiet> {
     let mut ranges: Vec<Quiet> = Vec::new();
-    for &(first, last, value) in ABSENT {
+    for &(first, last, value) in if runs { WITHHELD } else { ABSENT } {
         for port in (first..=last).filter(|&p| !owned(plan, p)) {
             match ranges.last_mut() {
                 Some(r) if r.last + 1 == port && r.value == value => r.last = port,

@@ -1,0 +1,243 @@
+//! Attacks of a Linux that ran before its monitor, as root and in its kernel: on memory of the block, on cores of
+//! others, and on its own confinement. `flight` goes on in all of them, and the Linux' record names each.
+
+use super::super::driver::{Bench, Job};
+use super::super::system::artifacts;
+use super::{Linux, block, checked, start};
+use bulkhead_explain::{Explained, SandboxSnapshot, explain, sandbox};
+use bulkhead_image::Baked;
+use bulkhead_layout::report::State;
+use bulkhead_qemu::Running;
+use std::time::Duration;
+
+const CORES: usize = 2;
+/// The sandboxes, as this system has them under a Linux.
+const FLIGHT: usize = 0;
+const GROUND: usize = 1;
+const LIMIT: Duration = Duration::from_secs(100);
+
+/// A record: its condition and its address.
+type Record = (&'static str, u64);
+
+/// An attack in the kernel that its Linux outlives: its name, the result of it, its record.
+type Act = (&'static str, i64, Option<Record>);
+
+const EIO: i64 = -5;
+/// The other core's ID in an interrupt command.
+const CORE: u64 = 1 << 32;
+
+const ACTS: &[Act] = &[
+    ("ipi", 0, Some(("ipi-destination", CORE | 0x4070))),
+    ("ipi-logical", 0, Some(("ipi-destination", 2 << 32 | 0x4870))),
+    ("nmi", 0, Some(("ipi-destination", CORE | 0x4400))),
+    ("init", 0, Some(("ipi-destination", CORE | 0x4500))),
+    ("sipi", 0, Some(("ipi-destination", CORE | 0x4608))),
+    ("nmi-to-all", 0, Some(("ipi-shorthand", 0x8_4C00))),
+    ("smi", 0, Some(("ipi-mode", CORE | 0x4200))),
+    ("vmrun", 1, Some(("instruction", 0x80))),
+    ("vmload", 1, Some(("instruction", 0x82))),
+    ("vmsave", 1, Some(("instruction", 0x83))),
+    ("stgi", 1, Some(("instruction", 0x84))),
+    ("clgi", 1, Some(("instruction", 0x85))),
+    ("svme-clear", 0, None),
+    ("svme-set", EIO, Some(("msr-write", 0xC000_0080))),
+    ("hsave", EIO, Some(("msr-write", 0xC001_0117))),
+    ("apic-base", EIO, Some(("msr-write", 0x1B))),
+    // Other sandboxes run.
+    ("release", -4, None),
+    ("port-reset", 0, None),
+    ("port-keyboard", 0, None),
+    ("port-power", 0, None),
+    ("port-smi", 0, None),
+];
+
+/// Memory that the Linux has not, each attack ending it: name, how, its place, a word of its owner.
+type Reach = (&'static str, &'static str, fn(&Baked) -> Place, &'static str);
+
+/// A place in memory.
+enum Place {
+    /// In the block.
+    Block(u64),
+    /// Anywhere, at an address that does not move.
+    Fixed(u64),
+}
+
+/// A page of flight's RAM that its program looks at.
+fn ram(baked: &Baked) -> Place {
+    Place::Block(baked.plan.sandboxes[FLIGHT].ram[0].hpa + (6 << 20))
+}
+
+/// The last page of the tables that confine the Linux.
+fn nested(baked: &Baked) -> Place {
+    let mut parts = baked.map.parts.iter();
+    let tables = |p: &&bulkhead_image::Part| {
+        p.owner == Some(GROUND) && p.what.starts_with("host save areas")
+    };
+    Place::Block(parts.find(tables).map_or(0, |part| part.start + part.len - 4096))
+}
+
+const MONITORS: &str = "the image's and the monitors'";
+const REACHES: &[Reach] = &[
+    ("read-ram", "mem-read", ram, "flight's"),
+    ("write-ram", "mem-write", ram, "flight's"),
+    ("read-monitor", "mem-read", |b| Place::Block(b.map.texts[FLIGHT].0), MONITORS),
+    ("write-monitor", "mem-write", |b| Place::Block(b.map.texts[FLIGHT].0), MONITORS),
+    ("read-tables", "mem-read", nested, MONITORS),
+    ("write-tables", "mem-write", nested, MONITORS),
+    ("read-mailbox", "mem-read", |b| Place::Block(b.map.mailboxes[FLIGHT]), MONITORS),
+    ("write-mailbox", "mem-write", |b| Place::Block(b.map.mailboxes[FLIGHT]), MONITORS),
+    (
+        "write-block-end",
+        "mem-write",
+        |b| Place::Block(b.plan.block.map_or(0, |b| b.end() - 8)),
+        "nobody's",
+    ),
+    ("read-start-up", "read", |_| Place::Fixed(0x8000), "start-up code"),
+    ("write-start-up", "write", |_| Place::Fixed(0x8000), "start-up code"),
+    ("read-apic", "read", |_| Place::Fixed(0xFEE0_0020), "local APIC"),
+    ("write-apic", "write", |_| Place::Fixed(0xFEE0_0300), "local APIC"),
+];
+
+pub fn jobs() -> Vec<Job> {
+    let mut jobs = vec![Job::one("under/attack", 150, attack)];
+    for reach in REACHES {
+        let name = format!("under/attack-{}", reach.0);
+        jobs.push(Job::one(name, 130, move |bench| reaches(bench, reach)));
+    }
+    jobs
+}
+
+/// A machine on which the image runs.
+struct Under {
+    running: Running,
+    baked: Baked,
+}
+
+impl Under {
+    fn start(bench: &Bench, arguments: String) -> Result<Self, String> {
+        let linux = Linux {
+            kernel: "6.12-cloud",
+            cores: CORES,
+            script: include_str!("attack.sh"),
+            arguments,
+            disks: &[],
+            limit: LIMIT,
+        };
+        let mut running = start(bench, &linux)?;
+        let base = block(&mut running, &linux)?;
+        Ok(Self { running, baked: bake(base)? })
+    }
+
+    fn look(&self, index: usize) -> Result<SandboxSnapshot, String> {
+        let read = |pa: u64, bytes: &mut [u8]| self.running.ram().read(pa, bytes).is_ok();
+        let cores = self.baked.plan.sandboxes[index].cores.len();
+        sandbox(&read, self.baked.map.reports[index], cores).ok_or_else(|| "no report".into())
+    }
+
+    /// All records of the Linux, in their order, in words.
+    fn records(&self) -> Result<Vec<Explained>, String> {
+        let seen = self.look(GROUND)?;
+        let all = seen.cores.iter().enumerate().flat_map(|(core, of)| {
+            of.kept.iter().map(move |denial| explain(&self.baked.plan, GROUND, core, denial))
+        });
+        Ok(all.collect())
+    }
+
+    /// Checks that flight does its work, in its first life and without a denial.
+    fn flies(&mut self) -> Result<u64, String> {
+        let before = self.look(FLIGHT)?.cores[0].console_written;
+        let read = |this: &Self| this.look(FLIGHT);
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        loop {
+            let now = read(self)?;
+            if now.state != State::Running || now.report.restarts != 0 || now.denials() != 0 {
+                let (state, report) = (now.state, now.report);
+                return Err(format!(
+                    "flight is {state:?}, with {} restarts and {} denials",
+                    report.restarts,
+                    now.denials()
+                ));
+            }
+            let said = now.cores[0].console_written.saturating_sub(before);
+            if said > 0 {
+                return Ok(said);
+            }
+            if std::time::Instant::now() > deadline {
+                return Err("flight says nothing any more".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// An error with the Linux' serial log.
+    fn wrong(&self, what: impl std::fmt::Display) -> String {
+        format!("{what}\n{}", self.running.serial(0))
+    }
+}
+
+fn bake(base: u64) -> Result<Baked, String> {
+    bulkhead_run::build_at(&checked()?, &artifacts(), CORES, base).map_err(|e| e.to_string())
+}
+
+/// All attacks that a Linux outlives.
+fn attack(bench: &Bench) -> Result<String, String> {
+    let acts: Vec<_> = ACTS.iter().map(|act| act.0).collect();
+    let mut under = Under::start(bench, acts.join(","))?;
+    let text = under.running.wait_serial(0, "under: done", LIMIT);
+    let text = text.map_err(|e| under.wrong(e))?.text();
+    for (name, got, _) in ACTS {
+        let says = format!("bhstrike: {name}: got {got}");
+        if !text.lines().any(|line| line.trim_end().ends_with(&says)) {
+            return Err(under.wrong(format!("{name} was to get {got}")));
+        }
+    }
+    let records = under.records()?;
+    let found: Vec<_> = records.iter().map(|r| (r.condition, r.record.address)).collect();
+    let expected: Vec<_> = ACTS.iter().filter_map(|act| act.2).collect();
+    if found != expected {
+        return Err(under.wrong(format!("records {found:#x?}\nexpected {expected:#x?}")));
+    }
+    if let Some(other) = records.iter().find(|r| r.sandbox != "ground" || r.rule.is_empty()) {
+        return Err(format!("{other}"));
+    }
+    let ipis = records.iter().filter(|r| r.condition == "ipi-destination");
+    if let Some(other) = ipis.clone().find(|r| !r.owner.contains("flight")) {
+        return Err(format!("it does not name flight: {other}"));
+    }
+    under.flies().map_err(|why| under.wrong(why))?;
+    Ok(format!("{} attacks, {} records", ACTS.len(), found.len()))
+}
+
+/// One attack on memory, which ends the Linux.
+fn reaches(bench: &Bench, reach: &Reach) -> Result<String, String> {
+    let (_, how, place, owner) = reach;
+    let base = bulkhead_image::late::BASE;
+    let act = match place(&bake(base)?) {
+        Place::Block(at) => format!("{how}@{:x}", at - base),
+        Place::Fixed(at) => format!("{how}={at:x}"),
+    };
+    let mut under = Under::start(bench, act)?;
+    let (Place::Block(at) | Place::Fixed(at)) = place(&under.baked);
+    let deadline = std::time::Instant::now() + LIMIT;
+    while under.look(GROUND)?.state == State::Running && std::time::Instant::now() < deadline {
+        let text = under.running.serial(0).text();
+        if text.contains("under: done") || text.contains("bulkhead-init: exit code") {
+            return Err(under.wrong("the Linux goes on"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let state = under.look(GROUND)?.state;
+    let records = under.records()?;
+    let condition = if how.contains("read") { "memory-read" } else { "memory-write" };
+    let [record] = &records[..] else {
+        return Err(under.wrong(format!("{} records: {records:#?}", records.len())));
+    };
+    if state != State::Stopped || (record.condition, record.record.address) != (condition, at) {
+        return Err(under.wrong(format!("the Linux is {state:?}; {record}")));
+    }
+    if !record.owner.contains(owner) || record.sandbox != "ground" || record.rule.is_empty() {
+        return Err(format!("it does not name {owner}: {record}"));
+    }
+    under.flies().map_err(|why| under.wrong(why))?;
+    Ok(record.to_string())
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * For tests: what the kernel of a Linux can do to its monitor and to other sandboxes. `act` names the attack; `at` is a
+ * physical address, `core` the x2APIC ID of another sandbox' core. The module says what it got.
+ */
+#include <linux/delay.h>
+#include <linux/io.h>
+#include <linux/module.h>
+#include <linux/string.h>
+#include <asm/asm.h>
+#include <asm/msr.h>
+
+static char *act = "";
+module_param(act, charp, 0);
+static ulong at;
+module_param(at, ulong, 0);
+static uint core = 1;
+module_param(core, uint, 0);
+
+#define ICR 0x830
+#define RELEASE 0x4248000eull
+
+/* Runs an instruction with RAX; true if it raised an exception. */
+#define RAISES(instruction, rax)                                                                  \
+	({                                                                                        \
+		int raised = 1;                                                                   \
+		asm volatile("1: " instruction "\n\txorl %0, %0\n2:\n" _ASM_EXTABLE(1b, 2b)       \
+			     : "+r"(raised)                                                       \
+			     : "a"(rax)                                                           \
+			     : "memory", "cc");                                                   \
+		raised;                                                                           \
+	})
+
+static bool is(const char *name)
+{
+	return !strcmp(act, name);
+}
+
+/* An interrupt command: 0 as its result, or -EIO for #GP. */
+static long command(u32 low)
+{
+	return wrmsrl_safe(ICR, (u64)core << 32 | low);
+}
+
+static long release(void)
+{
+	u64 result = RELEASE;
+
+	asm volatile("vmmcall" : "+a"(result) : : "memory", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11");
+	return result;
+}
+
+/* Reads a word of physical memory, or writes it. */
+static long reach(bool write)
+{
+	void __iomem *page = ioremap(at & PAGE_MASK, PAGE_SIZE);
+	long value = 0;
+
+	if (!page)
+		return -ENOMEM;
+	if (write)
+		writel(0xbad, page + (at & ~PAGE_MASK));
+	else
+		value = readl(page + (at & ~PAGE_MASK));
+	iounmap(page);
+	return value;
+}
+
+static long strike(void)
+{
+	u64 efer = 0;
+
+	if (is("ipi"))
+		return command(0x4000 | 0x70);
+	if (is("ipi-logical"))
+		return wrmsrl_safe(ICR, ((u64)1 << core) << 32 | 0x4800 | 0x70);
+	if (is("nmi"))
+		return command(0x4400);
+	if (is("init"))
+		return command(0x4500);
+	if (is("sipi"))
+		return command(0x4608);
+	if (is("nmi-to-all"))
+		return wrmsrl_safe(ICR, 0x80000 | 0x4400 | 1 << 11);
+	if (is("smi"))
+		return command(0x4200);
+	if (is("vmrun"))
+		return RAISES("vmrun", at);
+	if (is("vmload"))
+		return RAISES("vmload", at);
+	if (is("vmsave"))
+		return RAISES("vmsave", at);
+	if (is("clgi"))
+		return RAISES("clgi", 0ul);
+	if (is("stgi"))
+		return RAISES("stgi", 0ul);
+	rdmsrl_safe(MSR_EFER, &efer);
+	if (is("svme-clear"))
+		return wrmsrl_safe(MSR_EFER, efer & ~EFER_SVME);
+	if (is("svme-set"))
+		return wrmsrl_safe(MSR_EFER, efer | EFER_SVME);
+	if (is("hsave"))
+		return wrmsrl_safe(MSR_VM_HSAVE_PA, at);
+	if (is("apic-base"))
+		return wrmsrl_safe(MSR_IA32_APICBASE, 0xfee00000ull | 1 << 11);
+	if (is("release"))
+		return release();
+	if (is("read"))
+		return reach(false);
+	if (is("write"))
+		return reach(true);
+	if (is("port-reset"))
+		outb(6, 0xcf9);
+	else if (is("port-keyboard"))
+		outb(0xfe, 0x64);
+	else if (is("port-power"))
+		outw(0x2000, 0x604);
+	else if (is("port-smi"))
+		outb(0, 0xb2);
+	else
+		return -ENOENT;
+	mdelay(20);
+	return 0;
+}
+
+static int __init begin(void)
+{
+	pr_emerg("bhstrike: %s: begins\n", act);
+	pr_emerg("bhstrike: %s: got %ld\n", act, strike());
+	return 0;
+}
+
+static void __exit end(void)
+{
+}
+
+module_init(begin);
+module_exit(end);
+MODULE_DESCRIPTION("Attacks, for tests of an image under a Linux");
+MODULE_LICENSE("GPL");
