@@ -430,3 +430,40 @@ fn larger(sizes: &[u64], leaf: &Leaf, g: &Given) -> Option<u64> {
         fits && (g.frame + (start - g.address)).is_multiple_of(*size)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Sandbox;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn a_linux_that_ran_before_has_the_machine_but_what_is_others() {
+        let running = Sandbox { running: true, ..Sandbox::default() };
+        let range = |start, len| Range { start, len };
+        let claim = Claim {
+            ram: vec![range(0, 2 * GIB), range(4 * GIB, GIB + 0x5000)],
+            block: Some(range(1792 * MIB, 128 * MIB)),
+            sandboxes: vec![Sandbox::default(), running],
+            ..Claim::default()
+        };
+        let parts = vec![Parts { info: Some(1800 * MIB), ..Parts::default() }; 2];
+        let given = to_guests(&claim, &parts, 1).swap_remove(0);
+        let has = |at: u64| given_for(&given, at, at, 4096).is_some_and(|n| given[n].execute);
+        for at in [0, 0x7000, 0x9000, 1792 * MIB - 4096, 1920 * MIB, 2 * GIB, 0xFEC0_0000] {
+            assert!(has(at), "{at:#x}");
+        }
+        assert!(has(0xFEDF_F000) && has(0xFEF0_0000) && has(5 * GIB + 0x4000));
+        for at in [0x8000, 1792 * MIB, 1920 * MIB - 4096, 0xFEE0_0000, 0xFEEF_F000] {
+            assert!(!has(at), "{at:#x}");
+        }
+        assert!(!has(5 * GIB + 0x5000));
+        // The information page is shown in place of the machine's.
+        let info = given_for(&given, 0xD000_0000, 1800 * MIB, 4096).expect("it is shown");
+        assert!(!given[info].write && !has(0xD000_0000) && has(0xD000_1000));
+        let owners = [0, 0x8000, 1792 * MIB, 5 * GIB].map(|at| claim.in_ram_of(at));
+        assert_eq!(owners, [Some(1), None, None, Some(1)]);
+    }
+}
