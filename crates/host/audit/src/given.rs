@@ -159,8 +159,9 @@ fn to_guest(
     merged(all)
 }
 
-/// Lists what a Linux that ran before its monitor has of the machine, each at its own address: all but the block, the
-/// start-up code, the local APICs, and what is shown at other addresses. A link has the reach of a table of entries.
+/// Lists what a Linux that ran before its monitor has of the machine, each at its own address. The block, the start-up
+/// code and the local APICs are left out, and so is what is shown at other addresses. A link has the reach of a table
+/// of entries.
 fn rest(claim: &Claim, index: usize, shown: &[Given]) -> Vec<Given> {
     let &Places { page, start_code, machine: [low, monitors], .. } = claim.arch.places();
     let table = page * (page / 8);

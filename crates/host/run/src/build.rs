@@ -28,8 +28,8 @@ pub fn build_late(checked: &Checked, artifacts: &Path, cores: usize) -> Result<L
     with(checked, artifacts, "late", |programs| Late::bake(&checked.system, cores, programs))
 }
 
-/// Bakes such a system as [`build_late`] does, for the address that a Linux gave: the plan and the map of a machine on
-/// which it runs.
+/// Bakes such a system as [`build_late`] does, for the address that a Linux gave. Plan and map are those of the machine
+/// on which it runs.
 ///
 /// # Errors
 /// See [`build_late`]; the address is none that a Linux gives.

@@ -1,5 +1,5 @@
-//! Attacks of a Linux that ran before its monitor, as root and in its kernel: on memory of the block, on cores of
-//! others, and on its own confinement. `flight` goes on in all of them, and the Linux' record names each.
+//! Attacks of a Linux that ran before its monitor, as root and in its kernel. They are on memory of the block, on cores
+//! of others, and on its own confinement. `flight` goes on in all of them, and the Linux' record names each.
 
 use super::super::driver::{Bench, Job};
 use super::super::system::artifacts;

@@ -1,5 +1,5 @@
 //! An image that starts under a Linux that runs (docs/under-linux.md). It comes and goes under load, each step is made
-//! to fail, and this Linux loses nothing.
+//! to fail, and this Linux loses nothing. It is audited, and attacked.
 //!
 //! The machine has AMD's processor and, beside it, Intel's IOMMU: QEMU remaps a Linux' interrupts with that, so this
 //! Linux is in x2APIC mode. Without one it is in xAPIC mode.
@@ -53,6 +53,7 @@ pub fn jobs() -> Vec<Job> {
         let name = format!("under/xapic-{kernel}");
         jobs.push(Job::one(name, 150, move |bench| kernels(bench, kernel, false)));
     }
+    jobs.push(Job::one("under/crash-kernel", 150, crash_kernel));
     jobs.push(audit::job());
     jobs.extend(attack::jobs());
     jobs
@@ -254,6 +255,24 @@ fn kernels(bench: &Bench, kernel: &str, remaps: bool) -> Result<String, String> 
     complaints(&text)?;
     let [memory, pieces] = ["under: 4 rounds, ", "under: /dev/vda: "].map(|part| said(&text, part));
     Ok(format!("4 rounds, {memory}; /dev/vda: {pieces}"))
+}
+
+/// Memory for a crash kernel lies above the block, in one line of `/proc/iomem` with it.
+fn crash_kernel(bench: &Bench) -> Result<String, String> {
+    let text = run(
+        bench,
+        &Linux {
+            kernel: "6.12-cloud",
+            cores: 2,
+            script: include_str!("rounds.sh"),
+            arguments: "4,0,/dev/vda crashkernel=64M".into(),
+            remaps: true,
+            disks: &["virtio-blk-pci"],
+            limit: Duration::from_secs(130),
+        },
+    )?;
+    complaints(&text)?;
+    Ok(said(&text, "under: 4 rounds, "))
 }
 
 /// Each step fails in turn.

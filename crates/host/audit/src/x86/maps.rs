@@ -39,8 +39,8 @@ const MSRS: &[(u32, u32, bool, bool)] = &[
     (0xC001_001F, 0xC001_001F, true, false), // NB_CFG
 ];
 
-/// Ports that a Linux which ran before its monitor has no more, beside those of others' devices: they reset the machine,
-/// put it to sleep or call its firmware, or its monitor answers there (docs/shared-pages.md).
+/// Ports that a Linux which ran before its monitor has no more, beside those of others' devices. They reset the
+/// machine, put it to sleep or call its firmware. At others its monitor answers.
 const WITHHELD: &[(u32, u32)] = &[
     (0x64, 0x64),   // keyboard controller's command
     (0xB2, 0xB2),   // SMI command
