@@ -16,8 +16,14 @@ const VTD: &str = "vtd/linux-two has two Linux with disk and network behind VT-d
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
 const FILES: &str = "block/files has one combination of file system, read-ahead and device";
 
+const ATTACKS: &str =
+    "under/attack-write-ram and under/attack-write-tables are two of these attacks";
+const UNDER: &str =
+    "under/6.1 and under/xapic-6.1-cloud have other kernels in both modes, and under/rounds 6.12";
+const ROUNDS: &str = "under/rounds has 50 of them";
+
 /// Job, reason.
-pub const LEFT: [(&str, &str); 81] = [
+pub const LEFT: [(&str, &str); 96] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -58,6 +64,21 @@ pub const LEFT: [(&str, &str); 81] = [
     ("disk/nvme", TWICE),
     ("linux-io/linux-6.1", "disk/linux-6.1 has the same devices and kernel"),
     ("linux-io/reboot", "linux-io/crash ends lives in the middle of transfers"),
+    ("under/6.1-cloud", UNDER),
+    ("under/6.12-cloud", UNDER),
+    ("under/attack-read-apic", ATTACKS),
+    ("under/attack-read-mailbox", ATTACKS),
+    ("under/attack-read-monitor", ATTACKS),
+    ("under/attack-read-ram", ATTACKS),
+    ("under/attack-read-start-up", ATTACKS),
+    ("under/attack-read-tables", ATTACKS),
+    ("under/attack-write-apic", ATTACKS),
+    ("under/attack-write-block-end", ATTACKS),
+    ("under/attack-write-mailbox", ATTACKS),
+    ("under/attack-write-monitor", ATTACKS),
+    ("under/attack-write-start-up", ATTACKS),
+    ("under/rounds-2000", ROUNDS),
+    ("under/xapic-6.12", UNDER),
     ("vmx/autostart-false", VTX),
     ("vmx/control", VTX),
     ("vmx/demo", BOCHS),

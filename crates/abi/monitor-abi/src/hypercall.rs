@@ -57,7 +57,8 @@ pub const SNAPSHOT: u64 = 0x4248_000C;
 pub const GIVE: u64 = 0x4248_000D;
 /// Leave this core to the Linux that has run before its monitor. It goes on behind the call as the system of the
 /// machine, with interrupts off. Its tables map the start-up page and the core's control block to themselves. Returns
-/// [`OK`] there. Returns [`BUSY`] while another sandbox has not ended, and [`NO_CALL`] in every other sandbox.
+/// [`OK`] there. Returns [`BUSY`] while another sandbox has not ended, and [`NO_CALL`] in every other sandbox and
+/// to every program.
 pub const RELEASE: u64 = 0x4248_000E;
 
 /// [`CONTROL`]: stop it.

@@ -155,6 +155,7 @@ fn to_guest(
     if sandbox.running {
         let rest = rest(claim, index, &all);
         all.extend(rest);
+        all.extend(controller(claim, index));
     }
     merged(all)
 }
@@ -195,6 +196,33 @@ fn rest(claim: &Claim, index: usize, shown: &[Given]) -> Vec<Given> {
         place: place.clone(),
     };
     left.into_iter().map(give).collect()
+}
+
+/// The page in which a core of such a Linux can have its own registers for interrupts. It reads them.
+fn controller(claim: &Claim, index: usize) -> Option<Given> {
+    let &Places { page, machine: [_, monitors], .. } = claim.arch.places();
+    (monitors.len > 0).then(|| Given {
+        address: monitors.start,
+        frame: monitors.start,
+        len: page,
+        write: false,
+        execute: false,
+        device: true,
+        dma: false,
+        may: true,
+        place: claim.sandboxes[index].place.clone(),
+    })
+}
+
+/// Lists the RAM of such a Linux that its monitor reads instructions in: all but the block and the start-up code.
+pub fn memory(claim: &Claim) -> Vec<Range> {
+    let &Places { page, start_code, .. } = claim.arch.places();
+    let start_code = start_code.map(|start| Range { start, len: page });
+    let mut left = claim.ram.clone();
+    for gone in claim.block.into_iter().chain(start_code) {
+        left = left.into_iter().flat_map(|piece| without(piece, gone)).collect();
+    }
+    left
 }
 
 /// The parts of a range before and behind another one.

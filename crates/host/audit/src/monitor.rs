@@ -5,7 +5,7 @@
 use crate::arch::Places;
 use crate::check::Context;
 use crate::claim::{Claim, Function, Range, Sandbox, Segment};
-use crate::given::{overlaps, pages};
+use crate::given::{self, overlaps, pages};
 use crate::memory::reads;
 use crate::paging::{Leaf, Regime};
 use crate::report::letters;
@@ -181,6 +181,13 @@ fn windows(claim: &Claim, i: usize, program: &[Segment]) -> Vec<Window> {
     for ram in &sandbox.ram {
         all.push(Window { frame: Some(ram.hpa), ..window(GUEST + ram.gpa, ram.len, RW, "RAM") });
     }
+    if sandbox.running {
+        let read = |ram: Range| Window {
+            frame: Some(ram.start),
+            ..window(GUEST + ram.start, ram.len, R, "memory of the Linux")
+        };
+        all.extend(given::memory(claim).into_iter().map(read));
+    }
     for c in &claim.channels {
         let header = |rights| {
             let what = format!("header of {}", c.name);
@@ -236,8 +243,8 @@ fn is_placeholder(claim: &Claim, leaf: &Leaf) -> bool {
         && claim.image.contains(leaf.frame)
 }
 
-/// Finds a monitor's sandbox: its tables show that sandbox's RAM to it. That of a running Linux sees no RAM: it writes
-/// that Linux' mailbox.
+/// Finds a monitor's sandbox: its tables show that sandbox's RAM to it. That of a running Linux sees no sandbox' RAM,
+/// and writes that Linux' mailbox.
 pub fn serves(claim: &Claim, regime: &Regime) -> Option<usize> {
     let from = regime.leaves.partition_point(|l| l.address < GUEST);
     let leaf = regime.leaves.get(from).filter(|l| l.address < PRISTINE);
@@ -377,6 +384,11 @@ impl Context<'_> {
             .flat_map(|range| pages(range, page))
             .collect();
         written.extend(self.remapping_frames(i));
+        if self.claim.sandboxes[i].running {
+            // A core can have its own registers for interrupts there, and this monitor writes them for its guest.
+            let [_, monitors] = self.claim.arch.places().machine;
+            written.push(Range { start: monitors.start, len: page.min(monitors.len) });
+        }
         let inside = |r: &Range| r.start <= leaf.frame && leaf.frame + leaf.size <= r.end();
         if written.iter().any(inside) {
             return Some(RW);

@@ -34,7 +34,8 @@ pub fn call<M: Monitor>(m: &M, length: u8) -> Outcome {
         matches!(State::of(status as u8 as u32), State::Launching | State::Running)
     };
     let mut others = (0..config.sandboxes).filter(|sandbox| *sandbox != config.sandbox);
-    let refused = if !runs(m) {
+    // A program can make calls by a port, and its tables do not lead back.
+    let refused = if !runs(m) || m.privilege() != 0 {
         NO_CALL
     } else if others.any(|sandbox| live(&sandbox)) {
         BUSY

@@ -120,6 +120,7 @@ impl Under {
             cores: CORES,
             script: include_str!("attack.sh"),
             arguments,
+            remaps: true,
             disks: &[],
             limit: LIMIT,
         };

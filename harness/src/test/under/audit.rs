@@ -26,6 +26,7 @@ fn audit(bench: &Bench) -> Result<String, String> {
         cores: CORES,
         script: include_str!("audit.sh"),
         arguments: String::new(),
+        remaps: true,
         disks: &[],
         limit: Duration::from_secs(120),
     };

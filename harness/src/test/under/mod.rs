@@ -41,7 +41,8 @@ struct Linux<'a> {
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![
-        Job::one("under/rounds", 240, |bench| rounds(bench, 50)),
+        Job::one("under/rounds", 300, |bench| rounds(bench, 50, 280)),
+        Job::one("under/rounds-2000", 8_000, |bench| rounds(bench, 2_000, 7_900)),
         Job::one("under/refused", 150, refused),
     ];
     for kernel in ["6.1", "6.1-cloud", "6.12-cloud"] {
@@ -203,7 +204,7 @@ fn take(listener: &TcpListener) -> Result<u64, String> {
 }
 
 /// Again and again, while three disks and a connection are busy.
-fn rounds(bench: &Bench, count: usize) -> Result<String, String> {
+fn rounds(bench: &Bench, count: usize, seconds: u64) -> Result<String, String> {
     let (port, stream) = listen()?;
     let text = run(
         bench,
@@ -214,7 +215,7 @@ fn rounds(bench: &Bench, count: usize) -> Result<String, String> {
             arguments: format!("{count},{port},/dev/vda,/dev/nvme0n1,/dev/sda"),
             remaps: true,
             disks: &["virtio-blk-pci", "nvme,serial=late", "ide-hd,bus=ide.1"],
-            limit: Duration::from_secs(220),
+            limit: Duration::from_secs(seconds),
         },
     )?;
     complaints(&text)?;

@@ -44,7 +44,11 @@ while [ $n -lt "$rounds" ]; do
     beats=$(bulkheadctl exits --format json flight | tr -d ' \n') || end "round $n: no exits of flight"
     bulkheadctl machine disable >/tmp/said 2>&1 && end "round $n: flight was ended without being asked"
     bulkheadctl stop flight >/tmp/said 2>&1 || end "round $n, stop: $(cat /tmp/said)"
-    [ $n != 0 ] || { bulkheadctl status; bulkheadctl exits; }
+    if [ $n = 0 ]; then
+        for words in "list" "status" "exits" "start flight" "stop flight"; do
+            bulkheadctl $words || end "bulkheadctl $words"
+        done
+    fi
     bulkheadctl denials ground >/tmp/said 2>&1
     bulkheadctl machine disable >/tmp/said 2>&1 || end "round $n, disable: $(cat /tmp/said)"
     n=$((n + 1))

@@ -36,7 +36,7 @@ pub static PLANTS: &[Plant] = &[
         h.nested(GROUND, root, root | ALL | LARGE, u64::MAX);
     }),
     ("late-start-up-code", "nested-map", |h| h.nested(GROUND, 0x8000, 0x8000 | ALL, u64::MAX)),
-    ("late-local-apic", "nested-map", |h| {
+    ("late-local-apic", "nested-rights", |h| {
         h.nested(GROUND, 0xFEE0_0000, 0xFEE0_0000 | ALL | LARGE, u64::MAX);
     }),
     ("late-page-taken-away", "nested-missing", |h| h.nested(GROUND, 0x400_0000, 0, u64::MAX)),
