@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build artifacts run test test-fresh soak campaign bench fuzz miri doc clean distclean
+.PHONY: help setup build artifacts run run-under-linux test test-fresh soak campaign bench fuzz miri doc clean distclean
 
 # The pinned toolchain comes first, whatever else the machine has (tools/lib.sh).
 CHANNEL := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -27,6 +27,9 @@ artifacts: setup ## kernels, initramfs images and a Debian for the Linux guests,
 
 run: build ## boot systems/demo.toml in QEMU; live with a terminal, else the scenario
 	@$(BULKHEAD) run systems/demo.toml --report target/run/report.json
+
+run-under-linux: build ## a Debian in QEMU gives a core to a flight controller while it runs, and takes it back
+	@tools/under-linux.sh
 
 test: build ## all tests; the last line is "N passed, N failed"; TEST="--filter line" for some
 	@$(HARNESS) test $(TEST)

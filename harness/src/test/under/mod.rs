@@ -15,6 +15,7 @@ use bulkhead_qemu::{Machine, Running, Serial};
 use std::io::Read;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -44,6 +45,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("under/rounds", 300, |bench| rounds(bench, 50, 280)),
         Job::one("under/rounds-2000", 8_000, |bench| rounds(bench, 2_000, 7_900)),
         Job::one("under/refused", 150, refused),
+        Job::one("under/show", 260, show),
     ];
     for kernel in ["6.1", "6.1-cloud", "6.12-cloud"] {
         jobs.push(Job::one(format!("under/{kernel}"), 150, move |bench| {
@@ -274,6 +276,21 @@ fn crash_kernel(bench: &Bench) -> Result<String, String> {
     )?;
     complaints(&text)?;
     Ok(said(&text, "under: 4 rounds, "))
+}
+
+/// `make run-under-linux`, as a user has it without a terminal.
+fn show(_: &Bench) -> Result<String, String> {
+    let script = crate::build::root().join("tools/under-linux.sh");
+    let shown = Command::new(script).env("CI", "true").output().map_err(|e| e.to_string())?;
+    let [said, wrong] = [&shown.stdout, &shown.stderr].map(|text| String::from_utf8_lossy(text));
+    if !shown.status.success() {
+        return Err(format!("{}\n{said}{wrong}", shown.status));
+    }
+    let seen = ["A flight controller runs", "KVM works again", "kvm-peer: the guest ended"];
+    match seen.iter().find(|part| !said.contains(**part)) {
+        Some(part) => Err(format!("\"{part}\" was not shown:\n{said}")),
+        None => Ok(format!("{} lines", said.lines().count())),
+    }
 }
 
 /// Each step fails in turn.

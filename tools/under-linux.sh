@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# `make run-under-linux`: Debian's kernel boots a Debian from a disk in QEMU. An image comes there, gives a core and
+# memory to a flight controller, and goes again (linux/enable/show.sh, docs/under-linux.md). With a terminal there is a
+# shell afterwards; Ctrl-A X ends QEMU. Without one, or with CI=true, the exit code says if all of it was seen.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+DIR=target/run-under-linux KERNEL=linux-6.12
+mkdir -p "$DIR"
+BUILD=${CARGO_TARGET_DIR:-target}/release
+"$BUILD/bulkhead" build systems/under-linux.toml --under-linux --cores 3 -o "$DIR/system.img"
+entries=(file:/etc/bulkhead/system.img="$DIR/system.img" file:/bin/under-linux=linux/enable/show.sh)
+for module in "$ARTIFACTS/modules-6.12"/lib/modules/*/bulkhead.ko "$ARTIFACTS"/modules/*.ko; do
+    entries+=("file:/etc/bulkhead/$(basename "$module")=$module")
+done
+entries+=("file:/etc/bulkhead/guest-kernel=$ARTIFACTS/linux-6.12-cloud" "file:/etc/bulkhead/guest-initrd=$ARTIFACTS/bench.cpio")
+"$BUILD/bulkhead-initramfs" "$DIR/own.cpio" "${entries[@]}"
+cat "$ARTIFACTS"/{disk-6.12,ctl,peer}.cpio "$DIR/own.cpio" >"$DIR/initramfs.cpio"
+
+live=
+[ -t 0 ] && [ -t 1 ] && [ "${CI:-}" != true ] && live=1
+# AMD's processor beside Intel's IOMMU: with that QEMU remaps interrupts, and Linux is in x2APIC mode.
+qemu=(qemu-system-x86_64 -machine q35 -accel "tcg,thread=multi" -cpu "EPYC,+svm,+npt,+x2apic" -smp 3 -m 2G
+    -device "intel-iommu,intremap=on,eim=on" -display none -no-reboot
+    -drive "if=none,id=root,format=raw,snapshot=on,file=$ARTIFACTS/debian.img" -device "virtio-blk-pci,drive=root"
+    -kernel "$ARTIFACTS/$KERNEL" -initrd "$DIR/initramfs.cpio")
+line="console=ttyS0,115200 loglevel=4 bulkhead.root=/dev/vda bulkhead.run=under-linux"
+if [ "$live" ]; then
+    exec "${qemu[@]}" -serial mon:stdio -append "$line bulkhead.then=shell" 2>"$DIR/qemu.log"
+fi
+status=0
+limited 240 "${qemu[@]}" -serial "file:$DIR/serial.log" -append "$line" 2>"$DIR/qemu.log" </dev/null || status=$?
+tr -d '\r' <"$DIR/serial.log" | sed -n '/^== /,$p'
+[ "$status" = 0 ] || die "QEMU ended with $status: $DIR/qemu.log, $DIR/serial.log"
+grep -q '^under-linux: done' "$DIR/serial.log" || die "not all of it was seen: $DIR/serial.log"
