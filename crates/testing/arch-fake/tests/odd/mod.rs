@@ -117,6 +117,8 @@ const PLACES: Places = Places {
     reports: [0x1_2000_0000, 0x10_0000],
     function: PAGE,
     configuration: Range { start: 0x1_4000_0000, len: 256 * PAGE },
+    // No Linux runs before its monitor here.
+    machine: [Range { start: 0, len: 0 }; 2],
 };
 
 #[derive(Debug)]
