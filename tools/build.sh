@@ -44,6 +44,7 @@ monitor monitor channels,control,cores,loads,links,linux,devices
 monitor monitor-watched channels,control,cores,loads,links,linux,devices,watchdog,ladder
 monitor monitor-warm channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot
 monitor monitor-running channels,control,cores,linux,running
+monitor monitor-running-devices channels,control,cores,devices,linux,running
 # And once more that with code for all, with checks and in another layout: `monitor = "checked"`.
 for shell in svm vmx; do
     cargo build --locked -q --target $BARE --profile privileged-checked -p bulkhead-monitor-$shell --features checked

@@ -111,6 +111,28 @@ pub fn explain(stop: &Stop) -> u64 {
             say!(" pass for other functions (bulkhead probe describes the machine)");
             24
         }
+        Stop::Foreign(bdf) => {
+            address(bdf);
+            say!(" is not in the machine description (bulkhead probe describes the machine)");
+            26
+        }
+        Stop::Register(bdf, offset) => {
+            address(bdf);
+            say!(" has another value at ", hex u64::from(offset), " than the machine description");
+            say!(" (bulkhead probe describes the machine)");
+            27
+        }
+        Stop::Message(bdf) => {
+            address(bdf);
+            say!(
+                " sends an interrupt that is not one to a core of this Linux: unload its driver, and load it again"
+            );
+            28
+        }
+        Stop::Line(line) => {
+            say!("interrupt line ", dec u64::from(line), " leads to no core of this Linux");
+            29
+        }
         Stop::Manifest(error) => {
             manifest(error);
             error.code()

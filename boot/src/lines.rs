@@ -54,7 +54,7 @@ pub fn settle(iommu: &Iommu, pc: &Pc) -> Result<u64, Stop> {
     // SAFETY: verified: an entry of the device table, aligned; the IOMMU alone reads it.
     unsafe { (test.entry as *mut u64).add(2).write_volatile(settled.word) };
     // From the start: nothing of the test is left in its caches.
-    crate::pci::confine(iommu)?;
+    crate::iommu::confine(iommu)?;
     Ok(settled.found)
 }
 

@@ -9,6 +9,7 @@
 mod clock;
 mod console;
 mod entry;
+mod iommu;
 mod lines;
 mod machine;
 mod pci;
@@ -80,7 +81,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     // translates. So no DMA of the firmware's passes, and none is blocked in the middle.
     pc.silence();
     pci::set_up(image.config_ops, false)?;
-    pci::confine(&header.iommu)?;
+    iommu::confine(&header.iommu)?;
     let measured = pc.reset_other_cores(tables.pm_timer);
     report.waited = measured.waited;
     // Behind the clocks, since the test needs x2APIC mode; before the launch, since it takes interrupts.

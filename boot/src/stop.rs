@@ -22,6 +22,18 @@ pub enum Stop {
     Lines(&'static str),
     /// 25: a unit with registers at this address cannot be used.
     Unit(u64, &'static str),
+    /// 26: a PCI function that the machine description has not.
+    #[allow(dead_code)]
+    Foreign(u16),
+    /// 27: a register of a PCI function, by its offset, that is not as it is described.
+    #[allow(dead_code)]
+    Register(u16, u16),
+    /// 28: a PCI function sends an interrupt to a core that is not its owner's.
+    #[allow(dead_code)]
+    Message(u16),
+    /// 29: an interrupt line leads to such a core.
+    #[allow(dead_code)]
+    Line(u32),
     /// 24: a PCI port does not validate who sends the requests that it forwards.
     Source(u16),
     /// The compiled manifest is wrong or for another machine.

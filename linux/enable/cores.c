@@ -26,6 +26,12 @@ static void own_id(void *id)
 	*(u32 *)id = bh_own_id();
 }
 
+/* In xAPIC mode, the core's logical destinations. */
+static void own_names(void *names)
+{
+	*(u8 *)names = x2apic_enabled() ? 0 : bh_apic_read(APIC_LDR) >> 24;
+}
+
 int bh_ids(struct bh_late *late)
 {
 	int cpu, err;
@@ -36,7 +42,9 @@ int bh_ids(struct bh_late *late)
 			pr_err("bulkhead: more than %zu cores\n", ARRAY_SIZE(late->cores));
 			return -E2BIG;
 		}
-		err = smp_call_function_single(cpu, own_id, &late->cores[late->count++], 1);
+		err = smp_call_function_single(cpu, own_names, &late->names[late->count], 1);
+		if (!err)
+			err = smp_call_function_single(cpu, own_id, &late->cores[late->count++], 1);
 		if (err)
 			return err;
 	}

@@ -53,6 +53,7 @@ static struct {
 	u64 at, len;
 	void *va;
 	struct bh_sandbox root;
+	struct bh_late *late;
 	/* Page tables of the Linux' own half, and the first 4 GiB. */
 	pgd_t *tables;
 	struct cpumask gone;
@@ -70,7 +71,8 @@ static void free_tables(pgd_t *tables)
 
 	if (!tables)
 		return;
-	if (!pgd_none(tables[0])) {
+	bh_unmap_functions(tables);
+	if (pgd_val(tables[0])) {
 		puds = (pud_t *)__va(pgd_val(tables[0]) & PTE_PFN_MASK);
 		for (i = 0; i < 4; i++)
 			if (pud_val(puds[i]))
@@ -101,9 +103,13 @@ static pgd_t *make_tables(void)
 		puds[i] = __pa(pmds) | _PAGE_PRESENT | _PAGE_RW;
 		for (j = 0; j < 512; j++)
 			pmds[j] = (u64)i << 30 | (u64)j << 21 | _PAGE_PSE | _PAGE_PRESENT | _PAGE_RW;
-		/* Registers of the local APIC, and messages to it. */
-		if (i == 3)
-			pmds[APIC_DEFAULT_PHYS_BASE >> 21 & 511] |= _PAGE_PCD | _PAGE_PWT;
+		/* The image lies in the first half. In the other one its code writes to registers. */
+		for (j = 0; i >= 2 && j < 512; j++)
+			pmds[j] |= _PAGE_PCD | _PAGE_PWT;
+	}
+	if (bh_map_functions(tables)) {
+		free_tables(tables);
+		return NULL;
 	}
 	return tables;
 none:
@@ -172,22 +178,43 @@ static u64 call(u64 what, u64 argument)
 	return result;
 }
 
-static int enter(void *unused)
+/* What the first core has come to, while all others wait: devices are confined, or cannot be. */
+static atomic_t confined;
+
+/* Ticks of the time stamp counter that a core waits for the first one: it writes to each device's registers. */
+#define PATIENCE ((u64)tsc_khz * 1000)
+
+static int confine(struct bh_late *late)
 {
+	u64 result = call(BH_CONFINE, (ulong)late);
+
+	atomic_set(&confined, result ? -1 : 1);
+	return result ? -EIO : 0;
+}
+
+static int enter(void *late)
+{
+	u64 begin = rdtsc();
 	u32 core, id = bh_own_id();
 
+	if (id == machine.root.core_ids[0] && confine(late))
+		return -EIO;
+	while (!atomic_read(&confined) && rdtsc() - begin < PATIENCE)
+		cpu_relax();
+	if (atomic_read(&confined) != 1)
+		return -EIO;
 	for (core = 0; core < machine.root.cores; core++)
 		if (machine.root.core_ids[core] == id)
 			return call(BH_ENTER, core) ? -EIO : 0;
 	return -ENODEV;
 }
 
-/* Number of cores that the monitors would not leave. */
-static atomic_t kept;
+/* Numbers of cores that the monitors would not leave, and that they have left. */
+static atomic_t kept, left;
 
-static int leave(void *unused)
+static int leave(void *late)
 {
-	u64 efer, result;
+	u64 efer, result, begin;
 
 	result = bh_release(__pa(machine.tables), BH_RELEASE);
 	if (result != BH_OK) {
@@ -197,6 +224,13 @@ static int leave(void *unused)
 	rdmsrl(MSR_EFER, efer);
 	wrmsrl(MSR_VM_HSAVE_PA, 0);
 	wrmsrl(MSR_EFER, efer & ~EFER_SVME);
+	atomic_inc(&left);
+	if (bh_own_id() != machine.root.core_ids[0])
+		return 0;
+	/* Devices' interrupts are this Linux' again once no monitor has a core. */
+	for (begin = rdtsc(); atomic_read(&left) < num_online_cpus() && rdtsc() - begin < PATIENCE;)
+		cpu_relax();
+	call(BH_RESTORE, (ulong)late);
 	return 0;
 }
 
@@ -326,6 +360,9 @@ static int enable(const struct bh_image *image)
 	err = -ENOMEM;
 	if (!late || !given || !machine.tables || fails(1))
 		goto failed;
+	err = bh_functions(late);
+	if (err)
+		goto failed;
 	late->hz = (u64)tsc_khz * 1000;
 	late->timer_hz = timer_hz ? timer_hz : bh_timer_hz();
 	machine.len = file.block;
@@ -359,7 +396,14 @@ static int enable(const struct bh_image *image)
 		goto failed;
 	entry = ktime_get_ns();
 	cpu_hotplug_disable();
-	err = stop_machine(enter, NULL, cpu_online_mask);
+	atomic_set(&confined, 0);
+	err = stop_machine(enter, late, cpu_online_mask);
+	if (atomic_read(&confined) != 1) {
+		cpu_hotplug_enable();
+		pr_err("%.*s", (int)min_t(u32, late->len, sizeof(late->says)), late->says);
+		err = -EIO;
+		goto failed;
+	}
 	machine.entry = ktime_get_ns() - entry;
 	machine.whole = ktime_get_ns() - begin;
 	if (err)
@@ -367,7 +411,7 @@ static int enable(const struct bh_image *image)
 	machine.on = true;
 	__module_get(THIS_MODULE);
 	kfree(given);
-	kfree(late);
+	machine.late = late;
 	pr_info("bulkhead: %llu MiB at %#llx and %u cores are other sandboxes' now; %llu us in all, %llu of them with all cores stopped\n",
 		machine.len >> 20, machine.at, machine.count, machine.whole / 1000, machine.entry / 1000);
 	return err;
@@ -387,7 +431,8 @@ static int disable(void)
 	if (!machine.on)
 		return -ENOENT;
 	atomic_set(&kept, 0);
-	err = stop_machine(leave, NULL, cpu_online_mask);
+	atomic_set(&left, 0);
+	err = stop_machine(leave, machine.late, cpu_online_mask);
 	if (!err && atomic_read(&kept)) {
 		pr_err("bulkhead: other sandboxes run: bulkheadctl list shows them, bulkheadctl stop ends one\n");
 		err = -EBUSY;
@@ -397,6 +442,8 @@ static int disable(void)
 	cpu_hotplug_enable();
 	reset_others();
 	machine.on = false;
+	kfree(machine.late);
+	machine.late = NULL;
 	undo();
 	module_put(THIS_MODULE);
 	pr_info("bulkhead: this Linux has its machine again\n");

@@ -63,16 +63,23 @@ struct bh_sandbox {
 struct bh_late {
 	u64 hz;
 	u64 timer_hz;
+	struct bh_range zeros;
 	u32 cores[64];
+	u8 names[64];
+	u16 functions[256];
+	u32 function_count;
+	u32 reserved;
 	u32 count;
 	u32 len;
 	u32 mute;
-	u32 reserved;
+	u32 reserved_2;
 	char says[256];
 };
 
 #define BH_PREPARE 0
 #define BH_ENTER 1
+#define BH_CONFINE 2
+#define BH_RESTORE 3
 
 /* Words at the image's start: address of its header, and of its code for this module. */
 #define BH_HEADER_WORD 256
@@ -94,6 +101,11 @@ u32 bh_own_id(void);
 int bh_offline(const struct cpumask *cpus, struct cpumask *gone);
 void bh_online(const struct cpumask *cpus);
 u64 bh_timer_hz(void);
+
+/* devices.c: tells which PCI functions there are; maps their registers above 4 GiB to themselves, and frees that. */
+int bh_functions(struct bh_late *late);
+int bh_map_functions(pgd_t *tables);
+void bh_unmap_functions(pgd_t *tables);
 
 /* apic.c: the local APIC of the processor that this runs on, in xAPIC or in x2APIC mode. Registers by their offset. */
 int bh_apic(void);

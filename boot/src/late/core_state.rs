@@ -4,8 +4,8 @@
 use crate::apic;
 use bulkhead_arch::CoreStart;
 use bulkhead_cpu_x86::{cpuid, rdmsr};
-use bulkhead_handover::image::{Header, Sandbox};
-use bulkhead_handover::x86::TRAMPOLINE_PA;
+use bulkhead_handover::image::Sandbox;
+use bulkhead_handover::x86::{Header, TRAMPOLINE_PA};
 use bulkhead_monitor_abi::map::{GUEST_VA, MMIO_VA};
 use bulkhead_monitor_abi_x86::{msr, vmcb, xapic};
 use core::arch::asm;
@@ -73,10 +73,51 @@ pub fn take(header: &Header, root: &Sandbox) {
         cut(nested, at, 1);
         cut(root.monitor_root & ADDRESS, GUEST_VA + at, 1);
     }
+    for root in io_roots(header) {
+        (block.start..block.start + block.len)
+            .step_by(LARGE as usize)
+            .for_each(|at| cut(root, at, 1));
+    }
     if !apic::in_page() {
         cut(nested, xapic::PAGE, 0);
         cut(root.monitor_root & ADDRESS, MMIO_VA + xapic::PAGE, 0);
     }
+}
+
+/// Roots of the tables by which functions reach memory of this Linux.
+fn io_roots(header: &Header) -> impl Iterator<Item = u64> {
+    /// Bytes of an entry of the device table.
+    const ENTRY: usize = 32;
+    let table = header.iommu.device_table;
+    // The Linux is the last sandbox, and domains are numbered from 1.
+    let domain = u64::from(header.sandboxes);
+    let entries = (table.start..table.start + table.len).step_by(ENTRY);
+    entries.filter_map(move |at| {
+        // SAFETY: verified: the device table is in the image.
+        let [first, second] = [0, 1].map(|n| unsafe { (at as *const u64).add(n).read() });
+        (second & 0xFFFF == domain).then_some(first & ADDRESS).filter(|root| *root != 0)
+    })
+}
+
+/// Returns the physical address of a byte that a monitor's tables map.
+pub fn physical(root: u64, at: u64) -> Option<u64> {
+    const PRESENT: u64 = 1;
+    const LEAF: u64 = 1 << 7;
+    let mut table = root & ADDRESS;
+    for level in (0..4).rev() {
+        let shift = 12 + 9 * level;
+        // SAFETY: a table of the image, as for `cut`.
+        let entry = unsafe { ((table + (at >> shift & 511) * 8) as *const u64).read() };
+        if entry & PRESENT == 0 {
+            return None;
+        }
+        if level == 0 || entry & LEAF != 0 {
+            let inside = (1 << shift) - 1;
+            return Some(entry & ADDRESS & !inside | at & inside);
+        }
+        table = entry & ADDRESS;
+    }
+    None
 }
 
 /// Clears the entry of a page, by tables that lie in the image. Level 0 has pages of 4 KiB, level 1 those of 2 MiB, and

@@ -11,6 +11,9 @@ mod back;
 #[path = "../console.rs"]
 mod console;
 mod core_state;
+mod devices;
+#[path = "../iommu.rs"]
+mod iommu;
 mod machine;
 #[path = "../processor.rs"]
 mod processor;
@@ -23,12 +26,13 @@ mod stop;
 mod trampoline;
 
 use bulkhead_handover::PAGE;
-use bulkhead_handover::image::{Range, Sandbox};
+use bulkhead_handover::image::{ConfigOp, Range, Sandbox};
 use bulkhead_handover::info::Info;
 use bulkhead_handover::x86::Header;
-use bulkhead_handover::x86::late::{ENTER, Late, PREPARE, SAYS};
+use bulkhead_handover::x86::late::{CONFINE, ENTER, Late, PREPARE, RESTORE, SAYS};
 use bulkhead_launch::{Image, Op, play, start_cores, start_of, verify_moved};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use devices::Devices;
 use machine::{Image as Memory, Running};
 use stop::Stop;
 
@@ -66,10 +70,11 @@ fn put(byte: u8) {
 /// The module calls this; see [`bulkhead_handover::x86::late`].
 extern "sysv64" fn late(what: u64, argument: u64, rsp: u64, rip: u64) -> u64 {
     match what {
-        PREPARE => {
+        PREPARE | CONFINE => {
             // SAFETY: the module's promise: its own words, which nobody else uses meanwhile.
             let words = unsafe { &mut *(argument as *mut Late) };
-            let Err(stop) = prepare(words) else { return 0 };
+            let done = if what == PREPARE { prepare(words) } else { confine(words) };
+            let Err(stop) = done else { return 0 };
             LEN.store(0, Relaxed);
             let code = console::explain(&stop);
             words.len = LEN.load(Relaxed) as u32;
@@ -77,6 +82,16 @@ extern "sysv64" fn late(what: u64, argument: u64, rsp: u64, rip: u64) -> u64 {
                 *to = from.load(Relaxed);
             }
             code
+        }
+        RESTORE => {
+            // SAFETY: likewise.
+            let words = unsafe { &*(argument as *const Late) };
+            let image = image();
+            let root = image.sandboxes.last();
+            if let Some(devices) = root.and_then(|root| Devices::new(image.header, root, words)) {
+                devices.restore();
+            }
+            0
         }
         ENTER => enter(argument, rsp, rip),
         _ => u64::MAX,
@@ -96,12 +111,14 @@ fn image() -> Image<'static, Header> {
         let header = &*((&raw const late_header).read() as *const Header);
         let sandboxes = core::ptr::from_ref(header).add(1).cast::<Sandbox>();
         let sandboxes = core::slice::from_raw_parts(sandboxes, header.sandboxes as usize);
+        let ops = sandboxes.as_ptr().add(sandboxes.len()).cast::<ConfigOp>();
+        let config_ops = core::slice::from_raw_parts(ops, header.config_ops as usize);
         let Range { start, len } = header.launch;
         let launch = match len {
             0 => &[][..],
             _ => core::slice::from_raw_parts(start as *const Op, len as usize / size_of::<Op>()),
         };
-        Image { at: at(), header, sandboxes, config_ops: &[], launch }
+        Image { at: at(), header, sandboxes, config_ops, launch }
     }
 }
 
@@ -117,6 +134,9 @@ fn prepare(late: &Late) -> Result<(), Stop> {
             "a sandbox for the Linux that runs: bulkhead build --under-linux",
         ));
     };
+    if let Some(devices) = Devices::new(header, root, late) {
+        devices.check(image.config_ops)?;
+    }
     for sandbox in sandboxes {
         // SAFETY: verified: a page of this sandbox's monitor in the image; no core that could read it runs yet.
         let info = unsafe { &mut *(sandbox.info_pa as *mut Info) };
@@ -131,6 +151,13 @@ fn prepare(late: &Late) -> Result<(), Stop> {
     // Their guests run from here on.
     start_cores(others, &mut machine).map_err(Stop::Core)?;
     Ok(())
+}
+
+fn confine(late: &Late) -> Result<(), Stop> {
+    let image = image();
+    let root = image.sandboxes.last();
+    let devices = root.and_then(|root| Devices::new(image.header, root, late));
+    devices.map_or(Ok(()), |devices| devices.confine())
 }
 
 /// Lets this core into its monitor. It comes back to the Linux in `rip`, with 0 as the result.

@@ -97,6 +97,8 @@ pub struct Config {
     pub memory: Slice,
     /// The block that this Linux has given away, which is not mapped.
     pub block: monitor::Ram,
+    /// Where this Linux sees the PCI configuration space; 0: it has the machine's, and no function is mediated.
+    pub ecam: u64,
 }
 
 impl Config {
@@ -126,4 +128,4 @@ impl DerefMut for Config {
 
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 120);
+const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 128);

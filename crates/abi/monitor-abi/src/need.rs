@@ -34,7 +34,7 @@ const BOOTED: u32 = ALL & !RUNNING;
 
 /// Monitors that are built, by the names of their files: a smaller one first, then the one with code for all. The last
 /// one is that one, built with checks and another layout.
-pub const MONITORS: [(&str, u32); 12] = [
+pub const MONITORS: [(&str, u32); 13] = [
     ("monitor-small", CHANNELS),
     ("monitor-control", SMALL),
     ("monitor-control-watched", SMALL | RECOVERY),
@@ -45,12 +45,16 @@ pub const MONITORS: [(&str, u32); 12] = [
     ("monitor-watched", BOOTED & !(SNAPSHOT | ROLE)),
     ("monitor-warm", BOOTED & !ROLE),
     ("monitor-standby", BOOTED),
-    ("monitor-running", CHANNELS | CONTROL | CORES | LINUX | RUNNING),
+    ("monitor-running", LATE),
+    ("monitor-running-devices", LATE | DEVICES),
     ("monitor-checked", BOOTED),
 ];
 
 /// Index in [`MONITORS`] of the one that is built with checks.
 pub const CHECKED: usize = MONITORS.len() - 1;
+
+/// Needs of a Linux that runs already, without its devices.
+const LATE: u32 = CHANNELS | CONTROL | CORES | LINUX | RUNNING;
 
 /// Needs of a sandbox without devices that is no Linux.
 const SMALL: u32 = CHANNELS | CONTROL | CORES | LOADS;
@@ -99,5 +103,6 @@ mod tests {
         assert_eq!(MONITORS[smallest(ROLE)].0, "monitor-control-standby");
         assert_eq!(MONITORS[smallest(ROLE | DEVICES)].0, "monitor-standby");
         assert_eq!(MONITORS[smallest(RUNNING | LINUX | CORES)].0, "monitor-running");
+        assert_eq!(MONITORS[smallest(RUNNING | DEVICES)].0, "monitor-running-devices");
     }
 }

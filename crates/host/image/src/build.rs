@@ -177,7 +177,8 @@ fn image<T: Target>(
         })
         .collect();
 
-    let mut ops = pci::boot(&plan.machine);
+    let late = plan.block.is_some();
+    let mut ops = if late { pci::running(&plan.machine) } else { pci::boot(&plan.machine) };
     ops.extend(T::Devices::timers(plan));
     let steps = ops.len() + T::Devices::steps(&plan.machine);
     let header_len = ops_at::<T>(plan) + steps * size_of::<ConfigOp>();

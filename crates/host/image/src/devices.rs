@@ -48,6 +48,13 @@ pub trait Devices {
     /// # Errors
     /// See [`Space::bake`].
     fn tables(pages: &mut Pages, machine: &Machine, memory: &Space) -> Result<Option<u64>, Error>;
+    /// Bakes those of a Linux that runs already: the late boot code takes the block out of them.
+    ///
+    /// # Errors
+    /// See [`Space::bake`].
+    fn running(pages: &mut Pages, machine: &Machine, memory: &Space) -> Result<Option<u64>, Error> {
+        Self::tables(pages, machine, memory)
+    }
     /// Counts the steps of the boot code that the IOMMU adds to those of PCI.
     fn steps(machine: &Machine) -> usize;
     /// Returns the boot code's steps that have timers bring the ticks of watchdogs.

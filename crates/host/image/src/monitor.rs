@@ -133,7 +133,17 @@ pub fn bake<T: Target>(
     let with_its_sandbox =
         |(n, granted): (usize, &Granted)| !granted.unconfined && own_reach(input, n).is_none();
     let confined = sandbox.functions.iter().enumerate().any(with_its_sandbox);
-    let io_root = if confined { T::Devices::tables(pages, machine, &memory)? } else { None };
+    let io_root = match input.plan.runs(input.index) {
+        _ if !confined => None,
+        false => T::Devices::tables(pages, machine, &memory)?,
+        true => {
+            let mut all = memory.clone();
+            for piece in input.plan.running_memory(input.index) {
+                all.add(piece.start, piece.start, piece.len, Rights::RW, "memory of the Linux");
+            }
+            T::Devices::running(pages, machine, &all)?
+        }
+    };
     let roots = { 0..sandbox.functions.len() }
         .map(|n| match own_reach(input, n) {
             _ if !first_has(input, n) => Ok(None),
@@ -294,6 +304,9 @@ fn space<T: Target>(
     own.add(SHADOW_VA, places.shadow.0, places.shadow.1, Rights::RW, "shadow of registers");
     for (span, rights) in &functions.pages {
         own.device(MMIO_VA + span.start, span.start, span.len, *rights, "function");
+    }
+    for &(at, pa) in &functions.moved {
+        own.device(at, pa, page, Rights::RW, "function");
     }
     for page in sandbox.peers.iter().flat_map(|peer| quieted(plan, peer)) {
         own.device(MMIO_VA + page.start, page.start, page.len, Rights::RW, "function of a peer");
@@ -461,6 +474,8 @@ pub struct Functions {
     shadow: Shadow,
     /// Pages that the monitor maps at [`MMIO_VA`].
     pages: Vec<(Span, Rights)>,
+    /// Those that it maps elsewhere, by their physical addresses.
+    moved: Vec<(u64, u64)>,
     /// Interrupt remapping tables by function.
     remap: Vec<(Bdf, u64)>,
     /// Its ends of channels.
@@ -485,7 +500,11 @@ impl Functions {
         let machine = &input.plan.machine;
         let facts = machine.arch.facts();
         let Some(root) = &machine.pci else { return Ok(()) };
-        for seen in pci::seen(machine, &input.plan.sandboxes[input.index].functions) {
+        let all = match input.plan.runs(input.index) {
+            true => pci::found(input.plan, input.index),
+            false => pci::seen(machine, &input.plan.sandboxes[input.index].functions),
+        };
+        for seen in all {
             let bdf = seen.bdf();
             let mut page = facts.configuration(root.ecam, bdf);
             let mut rights = Rights::R;
@@ -504,15 +523,26 @@ impl Functions {
                         Route::Direct => 0,
                         Route::Table => {
                             let table = pages.take(facts.page);
-                            let span = Span { start: table, len: facts.page };
-                            self.pages.push((span, Rights::RW));
                             self.remap.push((bdf, table));
-                            MMIO_VA + table
+                            match input.plan.block {
+                                None => {
+                                    let span = Span { start: table, len: facts.page };
+                                    self.pages.push((span, Rights::RW));
+                                    MMIO_VA + table
+                                }
+                                // In an image that is moved, no table's shape depends on its address. Nothing but
+                                // memory is at the physical addresses from 0 on.
+                                Some(block) => {
+                                    self.moved.push((MMIO_VA + (table - block.start), table));
+                                    MMIO_VA + (table - block.start)
+                                }
+                            }
                         }
                         Route::Entries(first) => first.into(),
                     };
                 }
                 Seen::Bridge(_) => described.registers = pci::bridge(),
+                Seen::Fixed(_) => {}
                 Seen::Placeholder(_) => page.start = pages.put(&pci::placeholder()),
             }
             described.function.bdf = u32::from(bdf.0);

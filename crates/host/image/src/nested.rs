@@ -9,7 +9,7 @@ use bulkhead_arch::{Entry, MapError, Memory, PageFormat, Rights, Stage2, TableMe
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::ROLE_TABLES_VA;
 use bulkhead_layout::role::ROLES;
-use bulkhead_plan::{Access, Granted, Plan, Ram, Reach, Span, What};
+use bulkhead_plan::{Access, BarKind, Granted, Plan, Ram, Reach, Span, What};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
@@ -271,6 +271,27 @@ impl<F: PageFormat> PageFormat for Small<F> {
 /// Content of the page with a core's registers for interrupts.
 pub const CONTROLLER: &str = "a core's own interrupt controller";
 
+/// Registers of the machine that a Linux which runs already does not reach, where its devices are confined.
+fn mediated(plan: &Plan, index: usize) -> Vec<Span> {
+    let (machine, facts) = (&plan.machine, plan.machine.arch.facts());
+    let functions = plan.sandboxes[index].functions.iter();
+    let space = machine.pci.as_ref().map(|root| root.space(facts));
+    let lines = machine.controller.map(|lines| Span { start: lines.base(), len: facts.page });
+    let unit = machine.iommu.map(|iommu| iommu.registers());
+    let others = plan.sandboxes.iter().enumerate().filter(|(n, _)| *n != index);
+    // Functions of others decode their addresses still.
+    let others = others.flat_map(|(_, other)| &other.functions).flat_map(|own| &own.function.bars);
+    let bars =
+        others.filter(|bar| bar.kind != BarKind::Io).map(|bar| bar.span.pages_of(facts.page));
+    let traps = functions.map(|own| pci::trap(&own.function, facts.page));
+    [space, lines, unit]
+        .into_iter()
+        .flatten()
+        .chain(traps.filter(|t| t.len > 0))
+        .chain(bars)
+        .collect()
+}
+
 /// The nested tables of a Linux that runs already. It reaches all devices and RAM at their own addresses, in pages of
 /// which the late boot code takes out those of the block. Pages that it is shown take the place of the machine's there.
 pub fn under_linux<T: Target>(
@@ -289,6 +310,7 @@ pub fn under_linux<T: Target>(
     // No other memory shares a link's table of entries.
     holes.extend(links.map(|link| Span { start: link.gpa, len: facts.guest.link_stride }));
     holes.extend(space.regions.iter().map(|region| Span { start: region.at, len: region.len }));
+    holes.extend(mediated(plan, index));
     let high = plan.machine.banks.iter().flat_map(|bank| bank.without(low));
     let mut left: Vec<Span> = [low].into_iter().chain(high).collect();
     for hole in holes {

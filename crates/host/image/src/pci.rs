@@ -6,12 +6,12 @@ mod reset;
 #[cfg(test)]
 mod samples;
 
-pub use boot::boot;
+pub use boot::{boot, running};
 pub use reset::registers as reset_registers;
 
 use bulkhead_layout::PAGE;
 use bulkhead_layout::pci::{self, COMMAND, INTX_OFF, Register, Reset};
-use bulkhead_plan::{Bar, BarKind, Bdf, End, Function, Granted, Machine, Span};
+use bulkhead_plan::{Bar, BarKind, Bdf, End, Function, Granted, Machine, Plan, Span};
 use reset::{forgets, resets};
 
 /// Offsets in the configuration space (PCI 3.0, 6.1; PCI-to-PCI bridge 1.2, 3.2).
@@ -55,6 +55,8 @@ pub enum Seen<'a> {
     Own(&'a Granted),
     /// A bridge above one of its own.
     Bridge(&'a Function),
+    /// One that a Linux which runs already has seen. Nobody owns it, and it stays as it is.
+    Fixed(&'a Function),
     /// Something at function 0, so that a kernel looks at the others.
     Placeholder(Bdf),
 }
@@ -64,10 +66,23 @@ impl Seen<'_> {
     pub fn bdf(&self) -> Bdf {
         match self {
             Self::Own(granted) => granted.function.bdf,
-            Self::Bridge(function) => function.bdf,
+            Self::Bridge(function) | Self::Fixed(function) => function.bdf,
             Self::Placeholder(bdf) => *bdf,
         }
     }
+}
+
+/// Everything that a Linux sees that runs already, by address: functions of other sandboxes are gone.
+pub fn found(plan: &Plan, index: usize) -> Vec<Seen<'_>> {
+    let functions = |n: usize| &plan.sandboxes[n].functions;
+    let others = (0..plan.sandboxes.len()).filter(|n| *n != index);
+    let taken: Vec<Bdf> = others.flat_map(functions).map(|granted| granted.function.bdf).collect();
+    fn seen<'a>(own: &'a [Granted], function: &'a Function) -> Seen<'a> {
+        let granted = own.iter().find(|own| own.function.bdf == function.bdf);
+        granted.map_or(Seen::Fixed(function), Seen::Own)
+    }
+    let left = plan.machine.functions.iter().filter(|f| !taken.contains(&f.bdf));
+    left.map(|function| seen(functions(index), function)).collect()
 }
 
 /// Everything that the owner of these functions sees, by address.

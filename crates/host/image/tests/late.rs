@@ -161,7 +161,7 @@ fn system(test: &str) -> System {
             len: 0x3000,
             sent: 0x2000,
         }],
-        under_linux: Some(UnderLinux { sandbox: 0, memory: BLOCK, place }),
+        under_linux: Some(UnderLinux { sandbox: 0, memory: BLOCK, unconfined: true, place }),
         ..System::default()
     }
 }

@@ -347,6 +347,13 @@ impl Iommu {
         }
     }
 
+    /// Its registers, without the counters that some have behind them (AMD IOMMU specification, 3.3).
+    #[must_use]
+    pub const fn registers(&self) -> Span {
+        let len = if self.is_vtd() { 0x1000 } else { 0x4000 };
+        Span { start: self.base, len }
+    }
+
     /// True if it is Intel's.
     #[must_use]
     pub const fn is_vtd(&self) -> bool {

@@ -1,11 +1,14 @@
 //! A system that starts under a Linux that runs already. That Linux becomes a sandbox, and takes a block of memory from
-//! itself. The image, all other sandboxes' RAM and all channels lie there. The machine's IOMMU, its functions and its
-//! interrupt lines are left to that Linux.
+//! itself. The image, all other sandboxes' RAM and all channels lie there. That Linux has the machine's functions and
+//! interrupt lines. The IOMMU is the monitors', where there is one that they know.
 //!
 //! One function turns a checked system into the one that is baked then. All that is refused here is right in an image
 //! that starts the machine itself.
 
-use crate::{Arch, Channel, Guest, Place, Plan, RIGHTS, Sandbox, Span, System, Wanted};
+use crate::{
+    Arch, Bdf, Channel, Function, Granted, Guest, Iommu, IommuKind, Place, Plan, RIGHTS, Sandbox,
+    Span, System, Wanted,
+};
 use bulkhead_layout::MAX_CORES;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::Kind;
@@ -23,6 +26,8 @@ pub struct UnderLinux {
     pub sandbox: usize,
     /// Bytes that are taken from it.
     pub memory: u64,
+    /// The manifest accepts that nothing confines DMA and messages of its devices.
+    pub unconfined: bool,
     /// Its `[under_linux]`.
     pub place: Place,
 }
@@ -101,8 +106,11 @@ impl System {
         *linux = self.running(under, &system.machine.core_ids)?;
         system.last(under.sandbox);
         let machine = &mut system.machine;
-        machine.functions.clear();
-        (machine.iommu, machine.controller, machine.hpet, machine.pci) = (None, None, None, None);
+        machine.hpet = None;
+        if under.unconfined {
+            machine.functions.clear();
+            (machine.iommu, machine.controller, machine.pci) = (None, None, None);
+        }
         let block = Span { start: base, len: under.memory };
         machine.ram = vec![block];
         system.block = Some(block);
@@ -119,6 +127,18 @@ impl System {
             let name = self.facts().name;
             let message = format!("a system cannot start under a Linux on a machine of {name}");
             return refused(place, message, "take a machine with AMD's SVM");
+        }
+        let remaps = |iommu: &Iommu| {
+            matches!(iommu.kind, IommuKind::AmdVi { .. }) && iommu.remaps_interrupts
+        };
+        let confines = self.machine.iommu.as_ref().is_some_and(remaps)
+            && self.machine.pci.is_some()
+            && self.machine.ioapic().is_some();
+        if !under.unconfined && !confines {
+            let message = "the machine has no IOMMU of AMD's that remaps interrupts, with PCI and \
+                           an IOAPIC: nothing would confine devices of the Linux"
+                .into();
+            return refused(place, message, "`dma = \"unconfined\"` accepts that");
         }
         if under.memory == 0 || under.memory % BLOCK != 0 || under.memory > BLOCK_MOST {
             let message = format!("{} bytes cannot be taken from a Linux", under.memory);
@@ -163,11 +183,29 @@ impl System {
             core_ids: cores.iter().map(|core| core_ids[*core]).collect(),
             cores,
             devices: Vec::new(),
-            functions: Vec::new(),
+            functions: if under.unconfined { Vec::new() } else { self.left(under) },
             autostart: true,
             ..own.clone()
         };
         Ok(Wanted { sandbox, memory: 0, at: None })
+    }
+
+    /// Functions that no other sandbox has, and some sandbox could.
+    fn left(&self, under: &UnderLinux) -> Vec<Granted> {
+        let others = self.sandboxes.iter().enumerate().filter(|(index, _)| *index != under.sandbox);
+        let taken: Vec<Bdf> = others
+            .flat_map(|(_, other)| &other.sandbox.functions)
+            .map(|granted| granted.function.bdf)
+            .collect();
+        let free = |f: &&Function| f.nobody.is_none() && !taken.contains(&f.bdf);
+        let granted = |function: &Function| Granted {
+            line: function.irq.is_some(),
+            function: function.clone(),
+            unconfined: false,
+            role: None,
+            place: under.place.clone(),
+        };
+        self.machine.functions.iter().filter(free).map(granted).collect()
     }
 
     /// Moves a sandbox to the end, and all indices with it.
@@ -286,7 +324,8 @@ fn refuse_rights(
 mod tests {
     use super::*;
     use crate::{
-        Alternative, Device, Granted, Hpet, Link, Machine, Part, Peer, Right, Role, Watch,
+        Alternative, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Right,
+        Role, Watch,
     };
 
     const MIB: u64 = 1 << 20;
@@ -354,7 +393,12 @@ mod tests {
             }],
             ends_with: vec![1, 2],
             restarts: vec![(2, 1)],
-            under_linux: Some(UnderLinux { sandbox: 1, memory: BLOCK, place: place(5) }),
+            under_linux: Some(UnderLinux {
+                sandbox: 1,
+                memory: BLOCK,
+                unconfined: true,
+                place: place(5),
+            }),
             ..System::default()
         }
     }

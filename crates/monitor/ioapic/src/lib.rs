@@ -144,6 +144,17 @@ impl Message {
         Some(Self { core: (high >> 24) as u8, vector: low as u8, mode, logical })
     }
 
+    /// Returns it with the one core that its logical destination names, if there is one.
+    #[must_use]
+    pub fn to_one(self, named: impl Fn(u8) -> Option<u8>) -> Self {
+        match named(self.core).filter(|_| self.logical) {
+            // Lowest priority to one core is fixed.
+            Some(core) if self.mode < 2 => Self { core, mode: 0, logical: false, ..self },
+            Some(core) => Self { core, logical: false, ..self },
+            None => self,
+        }
+    }
+
     /// As the entry of a remapping table (AMD IOMMU specification, 2.2.5.1), 32-bit
     /// format: enabled; interrupt type, destination mode, destination, vector.
     #[must_use]
@@ -283,10 +294,24 @@ impl Lines {
         }
     }
 
-    /// Computes an entry after a write, and the message that it sends then.
+    /// Computes an entry after a write.
+    #[must_use]
+    pub fn written(half: usize, old: Entry, value: u32) -> Entry {
+        let mut entry = old;
+        for ((i, to), writable) in entry.iter_mut().enumerate().zip(WRITABLE) {
+            if i == half {
+                *to = value & writable;
+            }
+        }
+        entry
+    }
+
+    /// Computes an entry after a write, and the message that it sends then. A guest in xAPIC mode names cores:
+    /// `named` finds the own core that has one.
     ///
     /// # Errors
     /// The part of the message that the entry may not send.
+    #[allow(clippy::too_many_arguments)]
     pub fn change(
         &self,
         cores: &Ids,
@@ -294,15 +319,11 @@ impl Lines {
         half: usize,
         old: Entry,
         value: u32,
+        named: impl Fn(u8) -> Option<u8>,
         enforced: impl Fn(Wrong) -> bool,
     ) -> Result<(Entry, Option<Message>), Wrong> {
-        let mut entry = old;
-        for ((i, to), writable) in entry.iter_mut().enumerate().zip(WRITABLE) {
-            if i == half {
-                *to = value & writable;
-            }
-        }
-        let message = Message::of(entry);
+        let entry = Self::written(half, old, value);
+        let message = Message::of(entry).map(|m| m.to_one(named));
         if let Some(m) = message {
             // 255 is everybody, also where a core has that ID.
             let own_core = !m.logical && m.core != u8::MAX && contains(cores, m.core.into());
@@ -323,7 +344,8 @@ impl Lines {
     }
 
     /// Computes the entry for the machine's table. `table` is the IOAPIC's remapping table, empty without remapping. A
-    /// slot of it is filled if none holds the message yet.
+    /// slot of it is filled if none holds the message yet. The owner of all lines says how they signal: `chosen` is its
+    /// own entry then.
     ///
     /// # Errors
     /// [`Wrong::Slots`].
@@ -333,10 +355,16 @@ impl Lines {
         line: u32,
         message: Option<Message>,
         table: &[AtomicU32],
+        chosen: Option<Entry>,
     ) -> Result<Entry, Wrong> {
         let Some(m) = message else { return Ok(MASKED) };
-        let wiring = if has(self.level, line) { LEVEL } else { 0 }
-            | if has(self.low, line) { ACTIVE_LOW } else { 0 };
+        let wiring = match chosen {
+            Some([low, _]) => low & (LEVEL | ACTIVE_LOW),
+            None => {
+                let level = if has(self.level, line) { LEVEL } else { 0 };
+                level | if has(self.low, line) { ACTIVE_LOW } else { 0 }
+            }
+        };
         let to = u32::from(m.core) << 24;
         let [first, end] = self.slots;
         if self.indexed != 0 {
@@ -388,6 +416,7 @@ mod tests {
 
     const OWN: Ids = [1 << 2 | 1 << 3, 0, 0, 1 << 63];
     const ALL: fn(Wrong) -> bool = |_| true;
+    const NONE: fn(u8) -> Option<u8> = |_| None;
 
     fn lines() -> Lines {
         Lines {
@@ -402,8 +431,8 @@ mod tests {
     }
 
     fn entry(line: u32, low: u32, high: u32) -> Result<(Entry, Option<Message>), Wrong> {
-        let (entry, _) = lines().change(&OWN, line, 1, MASKED, high, ALL)?;
-        lines().change(&OWN, line, 0, entry, low, ALL)
+        let (entry, _) = lines().change(&OWN, line, 1, MASKED, high, NONE, ALL)?;
+        lines().change(&OWN, line, 0, entry, low, NONE, ALL)
     }
 
     fn window(shadow: &Shadow, index: u32) -> u32 {
@@ -488,7 +517,7 @@ mod tests {
     #[test]
     fn a_half_is_checked_with_the_other_one() {
         let (open, _) = entry(4, 0x33, 2 << 24).unwrap();
-        let to = |core: u32| lines().change(&OWN, 4, 1, open, core << 24, ALL);
+        let to = |core: u32| lines().change(&OWN, 4, 1, open, core << 24, NONE, ALL);
         assert_eq!(to(1), Err(Wrong::Destination));
         assert_eq!(to(3).unwrap().0, [0x33, 3 << 24]);
     }
@@ -496,7 +525,7 @@ mod tests {
     #[test]
     fn the_machines_entry_has_the_machines_wiring() {
         let message = Message { core: 2, vector: 0x46, mode: 0, logical: false };
-        let hardware = |line, message| lines().hardware(&OWN, line, message, &[]);
+        let hardware = |line, message| lines().hardware(&OWN, line, message, &[], None);
         assert_eq!(hardware(4, Some(message)), Ok([0x46, 2 << 24]));
         assert_eq!(hardware(20, Some(message)), Ok([0xA046, 2 << 24]));
         assert_eq!(hardware(20, None), Ok(MASKED));
@@ -508,7 +537,7 @@ mod tests {
         let lines = Lines { slots: [288, 290], ..lines() };
         let send = |core, vector| {
             let message = Message { core, vector, mode: 0, logical: false };
-            lines.hardware(&OWN, 4, Some(message), &table)
+            lines.hardware(&OWN, 4, Some(message), &table, None)
         };
         // With the core, where it would arrive if nobody remapped it.
         assert_eq!(send(2, 0x33), Ok([288, 2 << 24]));
@@ -520,11 +549,11 @@ mod tests {
         assert_eq!(filled, [0x0033_0201, 0x0033_0301]);
         // A table that is too short gives nothing, and no share of it neither.
         let message = Message::of([0x33, 2 << 24]);
-        assert_eq!(lines.hardware(&OWN, 4, message, &table[..288]), Err(Wrong::Slots));
+        assert_eq!(lines.hardware(&OWN, 4, message, &table[..288], None), Err(Wrong::Slots));
         let none = Lines { slots: [0, 0], ..lines };
-        assert_eq!(none.hardware(&OWN, 4, message, &table), Err(Wrong::Slots));
+        assert_eq!(none.hardware(&OWN, 4, message, &table, None), Err(Wrong::Slots));
         // Without remapping: the vector itself.
-        assert_eq!(lines.hardware(&OWN, 4, message, &[]), Ok([0x33, 2 << 24]));
+        assert_eq!(lines.hardware(&OWN, 4, message, &[], None), Ok([0x33, 2 << 24]));
     }
 
     #[test]
@@ -540,7 +569,7 @@ mod tests {
     fn entries_name_an_index_where_all_have_one_table() {
         let lines = Lines { indexed: 1, slots: [0x300, 0x8500], ..lines() };
         let message = |core, vector| Some(Message { core, vector, mode: 0, logical: false });
-        let hardware = |line, message| lines.hardware(&OWN, line, message, &[]).unwrap();
+        let hardware = |line, message| lines.hardware(&OWN, line, message, &[], None).unwrap();
         // The core with the second-lowest ID; an index in bits 31:17, after the format's bit.
         assert_eq!(hardware(4, message(3, 0x33)), [0x33, 0x433 << 17 | 1 << 16]);
         // A level-triggered line, and an index with its highest bit.

@@ -1,13 +1,17 @@
 //! Interrupt lines: entries that the guest writes to its IOAPIC, and their part in the machine's table. All monitors
 //! with lines share that (docs/decisions/0016-interrupt-lines.md).
 
-use crate::X86;
+use crate::{X86, xapic};
 use bulkhead_ioapic::{
     Aim, Entry, GPA, Lines, MASKED, Message, SELECT, Shadow, TABLE, WINDOW, Wrong,
 };
 use bulkhead_monitor::contract::{alone, pace};
-use bulkhead_monitor_abi::PAGE;
+use bulkhead_monitor_abi::{PAGE, need};
 use core::sync::atomic::AtomicU32;
+
+/// Offset of the register that ends level-triggered interrupts by their vector, in version 0x20 and later. A guest that
+/// starts in its sandbox is shown an older one.
+const END: u64 = 0x40;
 
 /// The sandbox's part of the IOAPIC.
 struct Own<'a, M> {
@@ -45,6 +49,11 @@ pub fn access<M: X86>(
 ) -> Option<Result<u64, u64>> {
     let Some(own) = own(m) else { return Some(Err(address)) };
     let offset = address & (PAGE - 1);
+    if let (true, END, 4, Some(vector)) = (M::has(need::RUNNING), offset, size, written) {
+        // All lines are this guest's, so all that a vector ends is its own.
+        m.store(own.lines.registers + END, 4, vector);
+        return Some(Ok(0));
+    }
     // A read has the guest's own entry. The machine's may hold the number of a slot in place of the vector.
     let result = match written {
         None => own.lines.read(own.shadow, offset, size).map(u64::from),
@@ -70,14 +79,28 @@ impl<M: X86> Own<'_, M> {
     fn change(&self, line: u32, half: usize, value: u32) -> Option<Result<(), Wrong>> {
         let (lines, old) = (self.lines, self.shadow.entry(line));
         let own = &self.m.x86().own;
-        let (new, message) = match lines.change(own, line, half, old, value, holds::<M>) {
+        let (new, message) = match lines.change(
+            own,
+            line,
+            half,
+            old,
+            value,
+            |n| xapic::one(self.m, n),
+            holds::<M>,
+        ) {
             Ok(changed) => changed,
             Err(wrong) => return Some(Err(wrong)),
         };
         let channel = lines.is_channel(line);
         let was_masked = Message::of(old).is_none();
         if !channel && (message.is_some() || !was_masked) {
-            match lines.hardware(own, line, message, self.table) {
+            match lines.hardware(
+                own,
+                line,
+                message,
+                self.table,
+                M::has(need::RUNNING).then_some(new),
+            ) {
                 Ok(entry) => self.store(line, entry)?,
                 Err(wrong) => return Some(Err(wrong)),
             }

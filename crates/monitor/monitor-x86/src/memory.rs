@@ -37,11 +37,13 @@ impl Access {
 
 /// Handles an access.
 pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
-    let answered = match () {
-        () if M::has(need::RUNNING) => xapic::answer(m, access),
-        () if M::has(need::DEVICES) => answer(m, access),
-        () => None,
-    };
+    let mut answered = None;
+    if M::has(need::RUNNING) {
+        answered = xapic::answer(m, access);
+    }
+    if M::has(need::DEVICES) && answered.is_none() {
+        answered = answer(m, access);
+    }
     answered.unwrap_or_else(|| {
         let stop = Outcome::end(Cause::Denied, State::Stopped);
         deny(m, access.condition, access.address, access.info, stop)

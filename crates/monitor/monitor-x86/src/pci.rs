@@ -3,7 +3,7 @@
 //! Pages that the host mapped are the only way to the physical configuration space. So no monitor waits for another
 //! one's use of ports 0xCF8 and 0xCFC.
 
-use crate::{X86, ioapic};
+use crate::{X86, ioapic, xapic};
 use bulkhead_monitor::contract::alone;
 use bulkhead_monitor::{mail, role};
 use bulkhead_monitor_abi::map::{ECAM_GPA, ECAM_SIZE, MMIO_VA, SHADOW_VA};
@@ -23,11 +23,17 @@ const DATA_PORT: u32 = 0xCFC;
 
 /// Tells if [`access`] answers for a guest-physical address.
 pub fn answers<M: X86>(m: &M, address: u64) -> bool {
-    !m.functions().is_empty() && (in_space(address) || trapped(m, address).is_some())
+    !m.functions().is_empty() && (in_space(m, address) || trapped(m, address).is_some())
 }
 
-fn in_space(address: u64) -> bool {
-    address.wrapping_sub(ECAM_GPA) < ECAM_SIZE
+/// Guest-physical address of the configuration space. A Linux that runs already sees it where the machine has it.
+#[inline(always)]
+fn space<M: X86>(m: &M) -> u64 {
+    if M::has(need::RUNNING) { m.x86().ecam } else { ECAM_GPA }
+}
+
+fn in_space<M: X86>(m: &M, address: u64) -> bool {
+    address.wrapping_sub(space(m)) < ECAM_SIZE
 }
 
 fn trapped<M: X86>(m: &M, address: u64) -> Option<&Function> {
@@ -58,8 +64,8 @@ pub fn access<M: X86>(
     size: u8,
     write: Option<u64>,
 ) -> Option<Result<u64, Denied>> {
-    if in_space(address) {
-        let offset = address - ECAM_GPA;
+    if in_space(m, address) {
+        let offset = address.wrapping_sub(space(m));
         let write = write.map(|value| value as u32);
         let result = configure(m, (offset >> 12) as u32, offset as u16 & 0xFFF, size, write)?;
         return Some(result.map(u64::from));
@@ -111,7 +117,7 @@ pub fn port<M: X86>(m: &M, port: u32, size: u8, write: Option<u32>) -> Option<Re
     }
     // Bits 1:0 of the latch are reserved. The port says which byte of the register is meant.
     let (bdf, offset) = (latched >> 8 & 0xFFFF, (latched & 0xFC | port & 3) as u16);
-    let denied = |Denied| ECAM_GPA + u64::from(bdf << 12) + u64::from(offset);
+    let denied = |Denied| space(m).wrapping_add(u64::from(bdf << 12) + u64::from(offset));
     Some(configure(m, bdf, offset, size, write)?.map_err(denied))
 }
 
@@ -245,6 +251,10 @@ impl<M: X86> Hardware for Pci<'_, M> {
 impl<M: X86> Routes for Pci<'_, M> {
     fn owns_core(&self, id: u32) -> bool {
         icr::contains(&self.0.x86().own, id) || !M::enforced("message-core")
+    }
+
+    fn named(&self, names: u8) -> Option<u32> {
+        xapic::one(self.0, names).map(u32::from)
     }
 
     fn entry(&self, core: u32, vector: u8) -> u32 {

@@ -95,6 +95,21 @@ fn named<M: X86>(m: &M, names: u8, low: u32) -> Outcome {
     Outcome::resume(Cause::Xapic)
 }
 
+/// Finds the own core that alone has these names, in xAPIC mode.
+#[inline(always)]
+pub fn one<M: X86>(m: &M, names: u8) -> Option<u8> {
+    // A constant: no other monitor has a guest in that mode.
+    if !on(m) {
+        return None;
+    }
+    let cores = m.config().core_ids.iter().take(m.cores() as usize);
+    let mut cores =
+        (0..).zip(cores).filter(|(n, _)| m.shared(*n).names.load(Relaxed) as u8 & names != 0);
+    let (n, id) = cores.next()?;
+    let alone = cores.next().is_none() && names & !(m.shared(n).names.load(Relaxed) as u8) == 0;
+    alone.then_some(*id as u8)
+}
+
 /// Turns the outcome of a WRMSR into that of a write to memory, which has moved the guest itself.
 fn resumed(outcome: Outcome) -> Outcome {
     match outcome.then() {

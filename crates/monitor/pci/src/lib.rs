@@ -7,6 +7,7 @@
 //! Encodings of messages are the architecture's: [`Hardware::message`].
 #![no_std]
 
+pub mod late;
 pub mod x86;
 
 use bulkhead_monitor_abi::PAGE;

@@ -10,6 +10,10 @@ const WINDOW: u32 = 0xFEE0_0000;
 pub trait Routes: Hardware {
     /// Tells if a local APIC is one of the sandbox's.
     fn owns_core(&self, id: u32) -> bool;
+    /// Returns the own core that alone has these logical names (APM 16.6.1), where a guest can use some.
+    fn named(&self, _: u8) -> Option<u32> {
+        None
+    }
     /// Returns the number of the entry for a vector on an own core, counted from the sandbox's first one
     /// ([`Remapping::Entries`]).
     fn entry(&self, core: u32, vector: u8) -> u32;
@@ -36,12 +40,18 @@ pub fn message(
     [address, upper, data]: [u32; 3],
 ) -> Result<[u32; 3], Denied> {
     const DESTINATION: u32 = 0xFF000;
+    /// The destination is a logical one.
+    const LOGICAL: u32 = 1 << 2;
     /// All cores, even where one has this ID.
     const BROADCAST: u32 = 0xFF;
     /// Vector; fixed or lowest priority; the level's assertion, which an edge ignores.
     const ALLOWED: u32 = 0xFF | 1 << 8 | 1 << 14;
-    let (core, vector) = (address >> 12 & 0xFF, data & 0xFF);
-    // Physical destination without a redirection hint (bits 2 and 3), edge. The end of a level-triggered one would
+    let (mut address, mut core, vector) = (address, address >> 12 & 0xFF, data & 0xFF);
+    if let Some(named) = hw.named(core as u8).filter(|_| address & LOGICAL != 0) {
+        // The hardware never gets names: in x2APIC mode another sandbox' core could have them.
+        (core, address) = (named, address & !(DESTINATION | LOGICAL) | named << 12);
+    }
+    // Physical destination by now, without a redirection hint (bits 2 and 3), edge. The end of a level-triggered one would
     // reach the IOAPIC, and there another sandbox' line of that vector.
     let known = address & !DESTINATION == WINDOW && upper == 0 && data & !ALLOWED == 0;
     if !known && hw.holds(Rule::Message) || vector < 16 && hw.holds(Rule::Vector) {

@@ -102,8 +102,8 @@ impl Machine {
         let Ok(Aim::Entry { line, half }) = aim else { return Ok(false) };
         let old = shadow.entry(line);
         let change = || {
-            let (new, message) = lines.change(cores, line, half, old, value, enforced)?;
-            let hardware = lines.hardware(cores, line, message, &self.remapping)?;
+            let (new, message) = lines.change(cores, line, half, old, value, |_| None, enforced)?;
+            let hardware = lines.hardware(cores, line, message, &self.remapping, None)?;
             Ok::<_, Wrong>((new, hardware))
         };
         let Ok((new, hardware)) = change() else { return Ok(false) };

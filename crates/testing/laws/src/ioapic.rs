@@ -41,12 +41,12 @@ pub fn written(
         return Err("a line of another's is changed");
     }
     let (line, half) = aim;
-    let changed = lines.change(cores, line, half, old, value, enforced);
+    let changed = lines.change(cores, line, half, old, value, |_| None, enforced);
     let Ok((new, message)) = changed else { return Ok(false) };
     if new[1 - half] != old[1 - half] {
         return Err("the other half is changed");
     }
-    let Ok([low, high]) = lines.hardware(cores, line, message, &[]) else {
+    let Ok([low, high]) = lines.hardware(cores, line, message, &[], None) else {
         return Err("no slot is needed here");
     };
     if (low & MASK == 0) != (new[0] & MASK == 0) {

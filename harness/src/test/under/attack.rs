@@ -3,7 +3,7 @@
 
 use super::super::driver::{Bench, Job};
 use super::super::system::artifacts;
-use super::{Linux, block, checked, start};
+use super::{Kind, Linux, block, checked, start};
 use bulkhead_explain::{Explained, SandboxSnapshot, explain, sandbox};
 use bulkhead_image::Baked;
 use bulkhead_layout::report::State;
@@ -120,7 +120,7 @@ impl Under {
             cores: CORES,
             script: include_str!("attack.sh"),
             arguments,
-            remaps: true,
+            machine: Kind::Remaps,
             disks: &[],
             limit: LIMIT,
         };
@@ -177,7 +177,8 @@ impl Under {
 }
 
 fn bake(base: u64) -> Result<Baked, String> {
-    bulkhead_run::build_at(&checked()?, &artifacts(), CORES, base).map_err(|e| e.to_string())
+    bulkhead_run::build_at(&checked(Kind::Remaps)?, &artifacts(), CORES, base)
+        .map_err(|e| e.to_string())
 }
 
 /// All attacks that a Linux outlives.

@@ -3,7 +3,7 @@
 use super::super::driver::{Bench, Job};
 use super::super::system::artifacts;
 use super::super::walk;
-use super::{Linux, block, checked, start};
+use super::{Kind, Linux, block, checked, start};
 use bulkhead_audit::RamFile;
 use bulkhead_image::Baked;
 use bulkhead_image::late::{BASE, relocate};
@@ -26,13 +26,13 @@ fn audit(bench: &Bench) -> Result<String, String> {
         cores: CORES,
         script: include_str!("audit.sh"),
         arguments: String::new(),
-        remaps: true,
+        machine: Kind::Remaps,
         disks: &[],
         limit: Duration::from_secs(120),
     };
     let mut running = start(bench, &linux)?;
     let base = block(&mut running, &linux)?;
-    let baked = bulkhead_run::build_at(&checked()?, &artifacts(), CORES, base);
+    let baked = bulkhead_run::build_at(&checked(Kind::Remaps)?, &artifacts(), CORES, base);
     let baked = baked.map_err(|e| e.to_string())?;
     is_moved(&baked)?;
     let claim = claim(&baked.plan, &artifacts()).map_err(|e| e.to_string())?;
@@ -60,7 +60,7 @@ fn audit(bench: &Bench) -> Result<String, String> {
 
 /// Checks that the image of the file, moved there, is the one of the plan.
 fn is_moved(baked: &Baked) -> Result<(), String> {
-    let late = bulkhead_run::build_late(&checked()?, &artifacts(), CORES);
+    let late = bulkhead_run::build_late(&checked(Kind::Remaps)?, &artifacts(), CORES);
     let late = late.map_err(|e| e.to_string())?;
     let mut moved = late.baked.bytes;
     relocate(&mut moved, &late.relocations, baked.plan.image.start.wrapping_sub(BASE));

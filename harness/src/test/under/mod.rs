@@ -1,8 +1,8 @@
 //! An image that starts under a Linux that runs (docs/under-linux.md). It comes and goes under load, each step is made
 //! to fail, and this Linux loses nothing. It is audited, and attacked.
 //!
-//! The machine has AMD's processor and, beside it, Intel's IOMMU: QEMU remaps a Linux' interrupts with that, so this
-//! Linux is in x2APIC mode. Without one it is in xAPIC mode.
+//! The machine has AMD's processor and its IOMMU, which confines this Linux' devices: then it is in xAPIC mode. Others
+//! have Intel's IOMMU beside it. QEMU remaps a Linux' interrupts with that, so this Linux is in x2APIC mode.
 
 mod attack;
 mod audit;
@@ -11,6 +11,7 @@ use super::driver::{Bench, Job};
 use super::system::artifacts;
 use bulkhead_initramfs::{Archive, Entry};
 use bulkhead_manifest::{Checked, load};
+use bulkhead_plan::Drive;
 use bulkhead_qemu::{Machine, Running, Serial};
 use std::io::Read;
 use std::net::TcpListener;
@@ -27,14 +28,24 @@ const STRIKE: &str = "bhstrike.ko";
 /// The word that ends a script that succeeded.
 const DONE: &str = "under: done";
 
+/// A machine on which a Linux runs first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// That of `machines/qemu-q35.toml`, with AMD's IOMMU, which the Linux leaves alone.
+    Confined,
+    /// With Intel's IOMMU, by which the Linux has its interrupts remapped.
+    Remaps,
+    /// Without one.
+    Plain,
+}
+
 /// A Linux that boots with a script.
 struct Linux<'a> {
     kernel: &'a str,
     cores: usize,
     script: &'a str,
     arguments: String,
-    /// The machine remaps interrupts.
-    remaps: bool,
+    machine: Kind,
     /// Kinds of disks.
     disks: &'a [&'a str],
     limit: Duration,
@@ -44,17 +55,18 @@ pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![
         Job::one("under/rounds", 300, |bench| rounds(bench, 50, 280)),
         Job::one("under/rounds-2000", 8_000, |bench| rounds(bench, 2_000, 7_900)),
+        Job::one("under/confined", 300, |bench| confined_rounds(bench, 20, 280)),
         Job::one("under/refused", 150, refused),
         Job::one("under/show", 260, show),
     ];
     for kernel in ["6.1", "6.1-cloud", "6.12-cloud"] {
         jobs.push(Job::one(format!("under/{kernel}"), 150, move |bench| {
-            kernels(bench, kernel, true)
+            kernels(bench, kernel, Kind::Remaps)
         }));
     }
     for kernel in ["6.1-cloud", "6.12"] {
         let name = format!("under/xapic-{kernel}");
-        jobs.push(Job::one(name, 150, move |bench| kernels(bench, kernel, false)));
+        jobs.push(Job::one(name, 150, move |bench| kernels(bench, kernel, Kind::Plain)));
     }
     jobs.push(Job::one("under/crash-kernel", 150, crash_kernel));
     jobs.push(audit::job());
@@ -70,15 +82,18 @@ fn pattern() -> Vec<u8> {
 }
 
 /// Loads the system.
-fn checked() -> Result<Checked, String> {
-    let manifest = crate::build::root().join("systems/under-linux.toml");
+fn checked(machine: Kind) -> Result<Checked, String> {
+    let manifest = crate::build::root().join(match machine {
+        Kind::Confined => "systems/under-linux.toml",
+        Kind::Remaps | Kind::Plain => "tests/under/unconfined.toml",
+    });
     let options = bulkhead_manifest::Options { artifacts: Some(artifacts()), ..Default::default() };
     load(&manifest, &options).map_err(|found| bulkhead_manifest::render::human(&found, false))
 }
 
 /// Makes the file for so many cores.
-fn image(cores: usize) -> Result<Vec<u8>, String> {
-    let late = bulkhead_run::build_late(&checked()?, &artifacts(), cores);
+fn image(machine: Kind, cores: usize) -> Result<Vec<u8>, String> {
+    let late = bulkhead_run::build_late(&checked(machine)?, &artifacts(), cores);
     let late = late.map_err(|e| e.to_string())?;
     Ok(late.file())
 }
@@ -92,11 +107,11 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
         |name: &str, bytes| archive.add(&format!("/late/{name}"), Entry::File(0o644, bytes));
     file("script.sh", linux.script.as_bytes().to_vec());
     file("pattern", pattern());
-    file("system.img", image(linux.cores)?);
-    file("more.img", image(linux.cores + 1)?);
+    file("system.img", image(linux.machine, linux.cores)?);
+    file("more.img", image(linux.machine, linux.cores + 1)?);
     // Without its second core, `flight` has none.
     if linux.cores > 2 {
-        file("fewer.img", image(linux.cores - 1)?);
+        file("fewer.img", image(linux.machine, linux.cores - 1)?);
     }
     let strike = std::fs::read(artifacts().join(STRIKE)).map_err(|e| format!("{STRIKE}: {e}"))?;
     file(STRIKE, strike);
@@ -130,19 +145,41 @@ fn block(running: &mut Running, linux: &Linux) -> Result<u64, String> {
 /// Starts it.
 fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
     std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
-    let mut machine = Machine::new(&bench.dir);
-    machine.cpu = "EPYC,+svm,+npt,+x2apic".into();
+    let mut machine = match linux.machine {
+        Kind::Confined => confined(bench, linux)?,
+        kind => unconfined(bench, linux, kind)?,
+    };
     machine.cores = linux.cores;
     machine.kernel = Some(artifacts().join(format!("linux-{}", linux.kernel)));
     machine.initrd = Some(initramfs(bench, linux)?.display().to_string());
     // Cloud kernels have no driver for the card.
     let net = if linux.kernel.ends_with("cloud") { "" } else { "bulkhead.net=e1000e" };
     machine.append = format!(
-        "console=ttyS0 loglevel=4 libata.force=noncq {net} bulkhead.run=sh:/late/script.sh,{}",
+        "console=ttyS0 loglevel=4 amd_iommu=off libata.force=noncq {net} bulkhead.run=sh:/late/script.sh,{}",
         linux.arguments
     );
+    machine.serials = vec![Serial::File];
+    machine.start().map_err(|e| e.to_string())
+}
+
+/// The machine of the description, with files behind its drives.
+fn confined(bench: &Bench, linux: &Linux) -> Result<Machine, String> {
+    let description = checked(Kind::Confined)?.system.machine;
+    let drive = |(n, name): (usize, &String)| {
+        Ok(Drive { name: name.clone(), file: disk(&bench.dir, n)?, keep: true })
+    };
+    let used = linux.disks.len();
+    let drives = description.drives.iter().take(used).enumerate().map(drive);
+    let drives = drives.collect::<Result<Vec<_>, String>>()?;
+    Ok(bulkhead_run::machine(&description, &drives, &[], &bench.dir))
+}
+
+/// A machine with AMD's processor and these devices.
+fn unconfined(bench: &Bench, linux: &Linux, kind: Kind) -> Result<Machine, String> {
+    let mut machine = Machine::new(&bench.dir);
+    machine.cpu = "EPYC,+svm,+npt,+x2apic".into();
     let mut args = Vec::new();
-    if linux.remaps {
+    if kind == Kind::Remaps {
         args.extend(["-device".to_owned(), "intel-iommu,intremap=on,eim=on".into()]);
     }
     args.extend(["-netdev".to_owned(), "user,id=lan".into()]);
@@ -156,8 +193,7 @@ fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
         args.extend(["-device".to_owned(), format!("{kind},drive=disk{n}")]);
     }
     machine.args = args;
-    machine.serials = vec![Serial::File];
-    machine.start().map_err(|e| e.to_string())
+    Ok(machine)
 }
 
 fn disk(dir: &Path, n: usize) -> Result<PathBuf, String> {
@@ -205,18 +241,37 @@ fn take(listener: &TcpListener) -> Result<u64, String> {
     }
 }
 
-/// Again and again, while three disks and a connection are busy.
+/// Again and again, while disks and a connection are busy.
 fn rounds(bench: &Bench, count: usize, seconds: u64) -> Result<String, String> {
+    let disks = ["virtio-blk-pci", "nvme,serial=late", "ide-hd,bus=ide.1"];
+    busy(bench, count, seconds, Kind::Remaps, &disks, &["vda", "nvme0n1", "sda"])
+}
+
+/// Likewise where the IOMMU confines the Linux' devices.
+fn confined_rounds(bench: &Bench, count: usize, seconds: u64) -> Result<String, String> {
+    // The machine description has the drives.
+    busy(bench, count, seconds, Kind::Confined, &[""; 4], &["vda", "vdb", "nvme0n1", "sda"])
+}
+
+fn busy(
+    bench: &Bench,
+    count: usize,
+    seconds: u64,
+    machine: Kind,
+    disks: &[&str],
+    names: &[&str],
+) -> Result<String, String> {
     let (port, stream) = listen()?;
+    let devices = names.iter().map(|name| format!(",/dev/{name}")).collect::<String>();
     let text = run(
         bench,
         &Linux {
             kernel: "6.12",
             cores: 3,
             script: include_str!("rounds.sh"),
-            arguments: format!("{count},{port},/dev/vda,/dev/nvme0n1,/dev/sda"),
-            remaps: true,
-            disks: &["virtio-blk-pci", "nvme,serial=late", "ide-hd,bus=ide.1"],
+            arguments: format!("{count},{port}{devices}"),
+            machine,
+            disks,
             limit: Duration::from_secs(seconds),
         },
     )?;
@@ -227,10 +282,11 @@ fn rounds(bench: &Bench, count: usize, seconds: u64) -> Result<String, String> {
         return Err(format!("the stream has {bytes} bytes, no whole pieces\n{text}"));
     }
     let pieces = |name: &str| said(&text, &format!("under: {name}: "));
-    let disks = ["/dev/vda", "/dev/nvme0n1", "/dev/sda"].map(pieces).join(", ");
+    let disks = names.iter().map(|name| pieces(&format!("/dev/{name}"))).collect::<Vec<_>>();
     Ok(format!(
-        "{count} rounds, {}; {disks}; {} MiB of a stream",
+        "{count} rounds, {}; {}; {} MiB of a stream",
         said(&text, &format!("under: {count} rounds, ")),
+        disks.join(", "),
         bytes >> 20
     ))
 }
@@ -242,7 +298,7 @@ fn said(text: &str, begin: &str) -> String {
 }
 
 /// Another of Debian's kernels.
-fn kernels(bench: &Bench, kernel: &str, remaps: bool) -> Result<String, String> {
+fn kernels(bench: &Bench, kernel: &str, machine: Kind) -> Result<String, String> {
     let text = run(
         bench,
         &Linux {
@@ -250,7 +306,7 @@ fn kernels(bench: &Bench, kernel: &str, remaps: bool) -> Result<String, String> 
             cores: 3,
             script: include_str!("rounds.sh"),
             arguments: "4,0,/dev/vda".into(),
-            remaps,
+            machine,
             disks: &["virtio-blk-pci"],
             limit: Duration::from_secs(130),
         },
@@ -269,7 +325,7 @@ fn crash_kernel(bench: &Bench) -> Result<String, String> {
             cores: 2,
             script: include_str!("rounds.sh"),
             arguments: "4,0,/dev/vda crashkernel=64M".into(),
-            remaps: true,
+            machine: Kind::Remaps,
             disks: &["virtio-blk-pci"],
             limit: Duration::from_secs(130),
         },
@@ -302,7 +358,7 @@ fn refused(bench: &Bench) -> Result<String, String> {
             cores: 3,
             script: include_str!("refused.sh"),
             arguments: String::new(),
-            remaps: true,
+            machine: Kind::Remaps,
             disks: &[],
             limit: Duration::from_secs(130),
         },

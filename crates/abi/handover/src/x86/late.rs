@@ -1,7 +1,11 @@
 //! Words between a Linux that runs and the code that starts the image under it. `linux/enable` has the C side.
 
+use crate::image::Range;
+
 /// Cores that it can have, at most.
 pub const CORES: usize = 64;
+/// PCI functions that it can have, at most.
+pub const FUNCTIONS: usize = 256;
 /// Bytes of a refusal's text.
 pub const SAYS: usize = 256;
 
@@ -13,8 +17,18 @@ pub struct Late {
     pub hz: u64,
     /// Ticks of a core's timer in a second, divided by 1.
     pub timer_hz: u64,
+    /// Memory of zeros for all time, a device table with an entry for each bus: an IOMMU that is off may look there.
+    pub zeros: Range,
     /// x2APIC IDs of the machine's cores.
     pub cores: [u32; CORES],
+    /// Logical destinations of these cores (APM 16.6.1), in xAPIC mode.
+    pub names: [u8; CORES],
+    /// PCI functions, as requester IDs.
+    pub functions: [u16; FUNCTIONS],
+    /// How many there are.
+    pub function_count: u32,
+    /// Padding.
+    pub reserved: u32,
     /// How many there are.
     pub count: u32,
     /// Bytes of `says`.
@@ -22,7 +36,7 @@ pub struct Late {
     /// x2APIC ID of a core that is not to be started, for a test; `u32::MAX`: none.
     pub mute: u32,
     /// Padding.
-    pub reserved: u32,
+    pub reserved_2: u32,
     /// Why it cannot be, as text.
     pub says: [u8; SAYS],
 }
@@ -33,5 +47,11 @@ pub const PREPARE: u64 = 0;
 /// First argument of the code: this core enters its monitor. Then come its number in its sandbox, and the stack pointer
 /// and the instruction with which the Linux goes on. It has returned from there if there is no result.
 pub const ENTER: u64 = 1;
+/// First argument of the code: all cores of the Linux have stopped, and its devices are confined from here on. The other
+/// arguments and the result are those of [`PREPARE`]. If it is refused, devices are as before.
+pub const CONFINE: u64 = 2;
+/// First argument of the code: all cores of the Linux have left their monitors and stopped, and devices are as before
+/// [`CONFINE`] from here on. The address of a [`Late`] comes next.
+pub const RESTORE: u64 = 3;
 
-const _: () = assert!(size_of::<Late>() == 16 + 4 * CORES + 16 + SAYS);
+const _: () = assert!(size_of::<Late>() == 32 + 5 * CORES + 2 * FUNCTIONS + 24 + SAYS);

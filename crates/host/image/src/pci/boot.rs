@@ -3,7 +3,7 @@
 use super::{at, decode, halves, pcie};
 use bulkhead_layout::image::ConfigOp;
 use bulkhead_layout::pci::{COMMAND, INTX_OFF};
-use bulkhead_plan::{BarKind, Function, Machine, PciRoot, Span};
+use bulkhead_plan::{BarKind, Bridge, Function, Machine, PciRoot, Span};
 
 /// Returns the steps that bring PCI to the described state, from whatever the firmware made of it. Bridges come first,
 /// so that functions behind them can be reached.
@@ -29,6 +29,24 @@ pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
     }
     ops.extend(machine.functions.first().map(|f| space(page(f), f)));
     ops
+}
+
+/// Returns steps that change nothing: the machine's functions and buses are those that are described.
+pub fn running(machine: &Machine) -> Vec<ConfigOp> {
+    let mut ops = Vec::new();
+    for function in &machine.functions {
+        let op =
+            |offset, value| ConfigOp { bdf: function.bdf.0, offset, kind: ConfigOp::EXPECT, value };
+        ops.push(op(0, ids(function)));
+        ops.extend(function.bridge.map(|bridge| op(at::BUSES, buses(function, bridge))));
+    }
+    ops
+}
+
+/// A bridge's own bus and those behind it, as its register has them.
+fn buses(function: &Function, bridge: Bridge) -> u32 {
+    let primary = u32::from(function.bdf.bus());
+    primary | u32::from(bridge.secondary) << 8 | u32::from(bridge.subordinate) << 16
 }
 
 /// Puts a function's BARs, of which there can be `count`, in their places. Each has
@@ -91,9 +109,7 @@ fn bridge_setup(page: u32, function: &Function, ops: &mut Vec<ConfigOp>) {
     };
     let upper = |address: Option<u64>| address.map_or(0, |address| (address >> 32) as u32);
     write(COMMAND, 0);
-    let primary = u32::from(function.bdf.bus());
-    let buses = primary | u32::from(bridge.secondary) << 8 | u32::from(bridge.subordinate) << 16;
-    write(at::BUSES, buses);
+    write(at::BUSES, buses(function, bridge));
     write(at::PORTS, ports);
     write(at::MEMORY, window(bridge.memory));
     write(at::PREFETCHABLE, window(bridge.prefetchable));
@@ -117,7 +133,7 @@ fn bridge_setup(page: u32, function: &Function, ops: &mut Vec<ConfigOp>) {
 mod tests {
     use super::super::samples::{function, io, machine, memory, port};
     use super::*;
-    use bulkhead_plan::{Bridge, Ports, Resettable};
+    use bulkhead_plan::{Ports, Resettable};
 
     #[test]
     fn a_bridge_gets_buses_and_windows() {

@@ -4,6 +4,7 @@ use super::vtd::{self, Source};
 use super::{hpet, ioapic, iommu};
 use crate::Error;
 use crate::devices::{Devices, Grant, Route, Unit};
+use crate::nested::Small;
 use crate::pages::Pages;
 use crate::space::Space;
 use bulkhead_arch_x86::iommu::IoPages;
@@ -60,6 +61,10 @@ impl Devices for Pc {
         memory.bake::<IoPages>(pages, None)
     }
 
+    fn running(pages: &mut Pages, _: &Machine, memory: &Space) -> Result<Option<u64>, Error> {
+        memory.bake::<Small<IoPages>>(pages, None)
+    }
+
     fn timers(plan: &Plan) -> Vec<ConfigOp> {
         hpet::steps(plan)
     }
@@ -78,11 +83,17 @@ impl Devices for Pc {
         let mut unit = if is_vtd(&plan.machine) {
             vtd::tables(pages, plan, grants)?
         } else {
-            let ioapic = ioapic::until_tested(&plan.machine, shared);
+            // A running Linux uses the line that the test would fire.
+            let ioapic = match plan.block {
+                None => ioapic::until_tested(&plan.machine, shared),
+                Some(_) => ioapic::messages(&plan.machine, shared),
+            };
             let header = iommu::tables(pages, &plan.machine, grants, ioapic);
             Unit { header, events: header.events, steps: Vec::new() }
         };
-        unit.header.lines = ioapic::test(plan, shared, unit.header.device_table.start);
+        if plan.block.is_none() {
+            unit.header.lines = ioapic::test(plan, shared, unit.header.device_table.start);
+        }
         Ok(unit)
     }
 }

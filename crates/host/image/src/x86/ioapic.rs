@@ -70,7 +70,7 @@ fn count(machine: &Machine) -> u32 {
 /// (10.0.13).
 #[must_use]
 pub fn any_level(plan: &Plan) -> bool {
-    plan.sandboxes.iter().any(Sandbox::has_level_line)
+    plan.sandboxes.iter().any(|s| s.guest == Guest::Running || s.has_level_line())
 }
 
 /// Tells what the IOMMU does with the IOAPIC's messages, if it sees them; until the test has shown it, too.
@@ -137,7 +137,8 @@ fn fired(machine: &Machine) -> Option<u32> {
 /// Sets the monitors' shared parts aside, if there are lines. They are the lock and, with an IOMMU that may remap
 /// lines, the IOAPIC's [`Remapping`] in a page of its own.
 pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<Shared> {
-    plan.sandboxes.iter().find(|s| !of(&plan.machine, s).is_empty())?;
+    let has = |s: &&Sandbox| s.guest == Guest::Running || !of(&plan.machine, s).is_empty();
+    plan.machine.ioapic().and(plan.sandboxes.iter().find(has))?;
     let lock = pages.take(size_of::<Lock>() as u64);
     // Others' tables are not filled by monitors, and there is nothing to find out.
     let iommu = plan.machine.iommu.filter(|iommu| !iommu.is_vtd());
@@ -160,6 +161,9 @@ pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<Shared> {
 pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lines>, Error> {
     let own = of(&plan.machine, &plan.sandboxes[index]);
     let pins = pins(&plan.ends(index));
+    if plan.runs(index) && plan.machine.ioapic().is_some() {
+        return Ok(Some(running(&plan.machine)));
+    }
     if own.is_empty() && pins == 0 {
         return Ok(None);
     }
@@ -192,6 +196,19 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
         slots,
         level_vectors: level_vectors(plan, index)?,
     }))
+}
+
+/// Describes the lines for the monitor of a Linux that runs already. It has all of them, and says itself how each
+/// signals: nobody else has one.
+fn running(machine: &Machine) -> Lines {
+    let count = count(machine);
+    Lines {
+        registers: machine.ioapic().map_or(0, |i| MMIO_VA + i.base),
+        own: u32::MAX >> (u32::BITS - count.clamp(1, u32::BITS)),
+        count,
+        level_vectors: [u64::MAX; 4],
+        ..Lines::default()
+    }
 }
 
 /// Lines that channels' ends have, as a set: they are no lines of the machine's.

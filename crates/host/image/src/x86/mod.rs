@@ -193,7 +193,8 @@ impl<V: Virtualization> Target for V {
         config.cpuid = tail.append(if runs { &[] } else { V::CPUID });
         // A Linux that finds the ports makes two exits of each access, and a thousand
         // to see that they work. Without them it takes the memory.
-        config.config_ports = u64::from(!linux);
+        let mediated = runs && !sandbox.functions.is_empty();
+        config.config_ports = u64::from(!linux || mediated);
         config.clock = u64::from(sandbox.devices.iter().any(|d| d.class == RTC));
         config.lines = tail.append(lines.as_slice());
         if runs {
@@ -202,6 +203,7 @@ impl<V: Virtualization> Target for V {
             let ram = |span: &plan::Span| Ram { gpa: span.start, len: span.len };
             config.memory = tail.append(&memory.iter().map(ram).collect::<Vec<_>>());
             config.block = plan.block.as_ref().map(ram).unwrap_or_default();
+            config.ecam = plan.machine.pci.as_ref().map_or(0, |root| root.ecam);
         }
     }
 

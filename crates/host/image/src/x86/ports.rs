@@ -4,6 +4,7 @@
 use bulkhead_arch_x86::config::Quiet;
 use bulkhead_layout::x86::port::POWER_PORT;
 use bulkhead_plan::Plan;
+use std::ops::RangeInclusive;
 
 const ONES: u64 = u32::MAX as u64;
 
@@ -54,14 +55,18 @@ const WITHHELD: &[(u32, u32, u64)] = &[
     (0xCF9, 0xCF9, ONES), // reset control
 ];
 
+/// Ports by which PCI is configured (PCI 3.0, 3.2.2.3.2).
+const CONFIGURES: RangeInclusive<u16> = 0xCF8..=0xCFF;
+
 /// Tells if a Linux that runs already keeps a port. It has no port of other sandboxes, none by which it asks its
-/// monitor, and none of [`WITHHELD`]. It keeps [`POWER_PORT`]: the registers of the machine's own power management can
+/// monitor, none of [`WITHHELD`], and none of [`CONFIGURES`] where its devices are confined. It keeps [`POWER_PORT`]: the registers of the machine's own power management can
 /// be there.
 pub fn left(plan: &Plan, port: u16) -> bool {
     let mut answered = plan.machine.arch.facts().answered.iter();
     let asks = answered.any(|(p, _)| p.first != POWER_PORT && (p.first..=p.last).contains(&port));
     let withheld = |w: &(u32, u32, u64)| (w.0..=w.1).contains(&port.into());
-    !asks && !WITHHELD.iter().any(withheld) && !owned(plan, port.into())
+    let configures = plan.machine.pci.is_some() && CONFIGURES.contains(&port);
+    !asks && !configures && !WITHHELD.iter().any(withheld) && !owned(plan, port.into())
 }
 
 /// The absent ports of a Linux, without those that some sandbox owns. One that runs already has most of them.

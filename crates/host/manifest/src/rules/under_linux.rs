@@ -3,7 +3,7 @@
 
 use super::Context;
 use crate::diagnostic::Diagnostic;
-use crate::raw::Guest;
+use crate::raw::{Dma, Guest};
 use crate::shape::brief;
 use crate::size;
 use crate::source::k;
@@ -51,6 +51,7 @@ pub fn under_linux(cx: &Context<'_, '_>) -> Option<UnderLinux> {
     Some(UnderLinux {
         sandbox: cx.sandbox_index(&under.sandbox)?,
         memory: size::parse(&under.memory).ok()?,
+        unconfined: under.dma == Dma::Unconfined,
         place: cx.document.at(&[k("under_linux")]).place(),
     })
 }

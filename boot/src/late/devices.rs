@@ -1,0 +1,323 @@
+//! Devices of a Linux that runs: confined while all of its cores have stopped, and given back likewise. They go on
+//! meanwhile, and no interrupt is lost. At most one comes twice.
+//!
+//! The monitor's own configuration and shadows are the source. They are found by the monitor's page tables.
+
+use crate::iommu;
+use crate::stop::Stop;
+use crate::{apic, core_state};
+use bulkhead_handover::image::{ConfigOp, Sandbox};
+use bulkhead_handover::x86::Header;
+use bulkhead_handover::x86::late::Late;
+use bulkhead_ioapic::{Entry, Lines, MASKED, MAX_LINES, Message, SELECT, Shadow, TABLE, WINDOW};
+use bulkhead_monitor_abi::PAGE;
+use bulkhead_monitor_abi::map::{CONFIG_VA, LINES_VA, MMIO_VA, SHADOW_VA};
+use bulkhead_monitor_abi::monitor::Slice;
+use bulkhead_monitor_abi::pci::{Function, Register, Remapping};
+use bulkhead_monitor_abi_x86::config::Config;
+use bulkhead_monitor_abi_x86::icr;
+use bulkhead_pci::late::{lead, note, of_msi, open, restore, translate};
+use bulkhead_pci::x86::{self, Routes};
+use bulkhead_pci::{Denied, Hardware};
+use core::ptr::{read_volatile, write_volatile};
+
+/// The devices, by the configuration of the Linux' monitor.
+pub struct Devices<'a> {
+    header: &'a Header,
+    late: &'a Late,
+    /// Root of the monitor's page tables.
+    root: u64,
+    config: &'a Config,
+    config_pa: u64,
+    shadow: u64,
+    lines: u64,
+}
+
+impl<'a> Devices<'a> {
+    /// Finds them; `None`: the image leaves devices to the Linux.
+    pub fn new(header: &'a Header, root: &Sandbox, late: &'a Late) -> Option<Self> {
+        if header.iommu.base == 0 {
+            return None;
+        }
+        let find = |at| core_state::physical(root.monitor_root, at);
+        let config_pa = find(CONFIG_VA)?;
+        let (shadow, lines) = (find(SHADOW_VA)?, find(LINES_VA + PAGE)?);
+        // SAFETY: verified: the image has the monitor's tables. The host put the configuration there, in one piece, and
+        // nobody writes to it.
+        let config = unsafe { &*(config_pa as *const Config) };
+        Some(Self { header, late, root: root.monitor_root, config, config_pa, shadow, lines })
+    }
+
+    fn slice<T>(&self, part: Slice) -> &[T] {
+        let at = self.config_pa + u64::from(part.offset);
+        // SAFETY: as for the configuration, of which it is a table.
+        unsafe { core::slice::from_raw_parts(at as *const T, part.len as usize) }
+    }
+
+    fn functions(&self) -> impl Iterator<Item = &Function> {
+        // Channels' ends are no functions of the machine's.
+        self.slice::<Function>(self.config.functions).iter().filter(|f| f.state == 0)
+    }
+
+    /// Returns the place of an entry of a function's remapping table.
+    fn slot(&self, function: &Function, slot: usize) -> Option<u64> {
+        let Remapping::Table(table) = function.remapping() else { return None };
+        Some(core_state::physical(self.root, table)? + slot as u64 * 4)
+    }
+
+    fn table(&self) -> Option<&Lines> {
+        self.slice::<Lines>(self.config.lines).first()
+    }
+
+    fn written(&self) -> &Shadow {
+        // SAFETY: the page of the monitor's with the Linux' entries. All of it is atomic.
+        unsafe { &*(self.lines as *const Shadow) }
+    }
+
+    /// Looks if the machine is the one that is described; changes nothing.
+    ///
+    /// # Errors
+    /// See [`Stop`].
+    pub fn check(&self, ops: &[ConfigOp]) -> Result<(), Stop> {
+        if iommu::is_on(&self.header.iommu) {
+            return Err(Stop::Iommu("this Linux uses it: boot it with amd_iommu=off"));
+        }
+        for op in ops {
+            let at = self.config.ecam + u64::from(op.bdf) * PAGE + u64::from(op.offset);
+            // SAFETY: a register in the configuration space, by the machine description; reading has no effect.
+            let found = unsafe { read_volatile(at as *const u32) };
+            if found != op.value {
+                return Err(match op.offset {
+                    0 => Stop::Function(op.bdf, op.value, found),
+                    offset => Stop::Register(op.bdf, offset),
+                });
+            }
+        }
+        let count = self.late.function_count as usize;
+        let unknown = |bdf: &&u16| !ops.iter().any(|op| op.bdf == **bdf);
+        let found = self.late.functions.iter().take(count).find(unknown);
+        found.map_or(Ok(()), |bdf| Err(Stop::Foreign(*bdf)))
+    }
+
+    /// Confines them.
+    ///
+    /// # Errors
+    /// See [`Stop`]. All is as before then.
+    pub fn confine(&self) -> Result<(), Stop> {
+        for function in self.functions() {
+            note(self, function).map_err(|at| Stop::Register(function.bdf as u16, at))?;
+        }
+        self.note_lines();
+        let done = self.switch();
+        if done.is_err() {
+            self.restore();
+        }
+        done
+    }
+
+    fn switch(&self) -> Result<(), Stop> {
+        let each = |what: fn(&Self, &Function) -> Result<(), Denied>| {
+            self.functions().try_for_each(|function| {
+                what(self, function).map_err(|Denied| Stop::Message(function.bdf as u16))
+            })
+        };
+        each(lead)?;
+        self.each_line(|line| self.mediated(line).map(drop))?;
+        iommu::confine(&self.header.iommu)?;
+        each(translate)?;
+        self.each_line(|line| {
+            self.store_line(line, self.mediated(line)?);
+            Ok(())
+        })
+    }
+
+    /// Gives them back to the Linux as it wants them.
+    pub fn restore(&self) {
+        let again = |function| {
+            let [_, _, slot] = x86::message(self, function, of_msi(self, function)?).ok()?;
+            self.remap(function, slot as usize)
+        };
+        self.functions().for_each(|function| restore(self, function));
+        iommu::release(&self.header.iommu, self.late.zeros);
+        for function in self.functions() {
+            open(self, function);
+            if let Some(entry) = again(function) {
+                interrupt(entry >> 8 & 0xFF, entry >> 16 & 0xFF);
+            }
+        }
+        let _ = self.each_line(|line| {
+            self.store_line(line, self.written().entry(line));
+            Ok(())
+        });
+    }
+
+    fn each_line(&self, mut what: impl FnMut(u32) -> Result<(), Stop>) -> Result<(), Stop> {
+        let count = self.table().map_or(0, |lines| lines.count.min(MAX_LINES as u32));
+        (0..count).try_for_each(&mut what)
+    }
+
+    /// Notes the entries of the interrupt lines.
+    fn note_lines(&self) {
+        let _ = self.each_line(|line| {
+            let entry = [0, 1].map(|half| self.register(TABLE + 2 * line + half));
+            let entry = [0, 1].iter().fold(entry, |e, &half| Lines::written(half, e, e[half]));
+            self.written().set(line, entry);
+            Ok(())
+        });
+    }
+
+    /// Computes the entry that a monitor would write for the Linux' own one.
+    fn mediated(&self, line: u32) -> Result<Entry, Stop> {
+        let Some(lines) = self.table() else { return Ok(MASKED) };
+        let (own, entry) = (&self.config.own, self.written().entry(line));
+        let named = |names| self.named(names).map(|id| id as u8);
+        let changed = lines.change(own, line, 0, entry, entry[0], named, |_| true);
+        let entry = changed.and_then(|(new, m)| lines.hardware(own, line, m, &[], Some(new)));
+        entry.map_err(|_| Stop::Line(line))
+    }
+
+    /// Writes an entry. An edge that comes while it is masked is lost, so such an interrupt is sent once more. The
+    /// clock's is not: its driver complains of one that it did not expect.
+    fn store_line(&self, line: u32, [low, high]: Entry) {
+        const LEVEL: u32 = 1 << 15;
+        const CLOCK: u32 = 8;
+        let at = TABLE + 2 * line;
+        if [at, at + 1].map(|at| self.register(at)) == [low, high] {
+            return;
+        }
+        self.set_register(at, MASKED[0]);
+        self.set_register(at + 1, high);
+        self.set_register(at, low);
+        let named = |names| self.named(names).map(|id| id as u8);
+        let message = Message::of([low, high]).map(|message| message.to_one(named));
+        if let Some(m) = message.filter(|m| low & LEVEL == 0 && !m.logical && line != CLOCK) {
+            interrupt(m.core.into(), m.vector.into());
+        }
+    }
+
+    /// Returns a register of the IOAPIC's.
+    fn register(&self, index: u32) -> u32 {
+        let at = self.select(index);
+        // SAFETY: the IOAPIC's window, by the machine description. No other core runs.
+        unsafe { read_volatile(at as *const u32) }
+    }
+
+    fn set_register(&self, index: u32, value: u32) {
+        let at = self.select(index);
+        // SAFETY: as for `register`; a value that a monitor would write, or that the Linux had there.
+        unsafe { write_volatile(at as *mut u32, value) }
+    }
+
+    fn select(&self, index: u32) -> u64 {
+        let at = self.table().map_or(0, |lines| lines.registers.wrapping_sub(MMIO_VA));
+        // SAFETY: the IOAPIC's index. The Linux sets it anew before each access.
+        unsafe { write_volatile((at + SELECT) as *mut u32, index) };
+        at + WINDOW
+    }
+}
+
+/// Sends an interrupt that may have got lost.
+fn interrupt(core: u32, vector: u32) {
+    const ASSERT: u64 = 1 << 14;
+    apic::send(u64::from(core) << 32 | ASSERT | u64::from(vector));
+}
+
+impl Hardware for Devices<'_> {
+    fn registers(&self, function: &Function) -> &[Register] {
+        self.slice(function.registers)
+    }
+
+    fn config(&self, function: &Function, offset: u16) -> u32 {
+        let at = function.config_va.wrapping_sub(MMIO_VA) + u64::from(offset & 0xFFC);
+        let value;
+        // SAFETY: a register in the function's configuration page, by the machine description. By EAX, as AMD's
+        // processors want it.
+        unsafe {
+            core::arch::asm!("mov eax, [{}]", in(reg) at, out("eax") value, options(nostack, readonly));
+        }
+        value
+    }
+
+    fn set_config(&self, function: &Function, offset: u16, value: u32) {
+        let at = function.config_va.wrapping_sub(MMIO_VA) + u64::from(offset & 0xFFC);
+        // SAFETY: likewise; a register of a message.
+        unsafe { core::arch::asm!("mov [{}], eax", in(reg) at, in("eax") value, options(nostack)) };
+    }
+
+    fn shadow(&self, word: u32) -> u32 {
+        // SAFETY: a word of the monitor's shadow: the host has numbered it.
+        unsafe { read_volatile((self.shadow + u64::from(word) * 4) as *const u32) }
+    }
+
+    fn set_shadow(&self, word: u32, value: u32) {
+        // SAFETY: likewise; no monitor of this Linux runs.
+        unsafe { write_volatile((self.shadow + u64::from(word) * 4) as *mut u32, value) }
+    }
+
+    fn page(&self, address: u64, _: u8) -> u64 {
+        // SAFETY: a word of a table of MSI-X, by the machine description. The module has mapped it.
+        unsafe { u64::from(read_volatile(address as *const u32)) }
+    }
+
+    fn set_page(&self, address: u64, _: u8, value: u64) {
+        // SAFETY: likewise.
+        unsafe { write_volatile(address as *mut u32, value as u32) }
+    }
+
+    fn wait(&self, _: u32, _: impl Fn() -> bool) -> bool {
+        // No function is reset.
+        true
+    }
+
+    fn message(&self, function: &Function, wanted: [u32; 3]) -> Result<[u32; 3], Denied> {
+        x86::message(self, function, wanted)
+    }
+
+    fn sends(&self, message: [u32; 3]) -> u64 {
+        x86::sends(message)
+    }
+
+    fn ring(&self, _: u32) {}
+
+    fn line(&self, _: u32) -> u64 {
+        0
+    }
+
+    fn aim(&self, _: usize, _: u64) {}
+}
+
+impl Routes for Devices<'_> {
+    fn owns_core(&self, id: u32) -> bool {
+        icr::contains(&self.config.own, id)
+    }
+
+    fn named(&self, names: u8) -> Option<u32> {
+        if !apic::in_page() {
+            return None;
+        }
+        let cores = self.late.cores.iter().zip(&self.late.names).take(self.late.count as usize);
+        let mut cores = cores.filter(|(id, own)| *own & names != 0 && self.owns_core(**id));
+        let (id, own) = cores.next()?;
+        (cores.next().is_none() && names & !own == 0).then_some(*id)
+    }
+
+    fn entry(&self, core: u32, vector: u8) -> u32 {
+        icr::remapped(&self.config.own, core, vector)
+    }
+
+    fn remap(&self, function: &Function, slot: usize) -> Option<u32> {
+        let at = self.slot(function, slot)?;
+        // SAFETY: an entry of the function's remapping table, a page of the image.
+        Some(unsafe { read_volatile(at as *const u32) })
+    }
+
+    fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool {
+        let Some(at) = self.slot(function, slot) else { return false };
+        let free = self.remap(function, slot) == Some(0);
+        if free {
+            // SAFETY: likewise. No monitor writes to it now.
+            unsafe { write_volatile(at as *mut u32, entry) };
+        }
+        free
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+/* PCI functions of this Linux, for the image's code. */
+#include <linux/mm.h>
+#include <linux/pci.h>
+#include <asm/pgtable.h>
+
+#include "enable.h"
+
+/*
+ * A device table of zeros, which lets all through. It is never freed: QEMU's IOMMU looks there for messages from the
+ * first image on, though it is off.
+ */
+static struct {
+	void *va;
+	u64 len;
+} zeros;
+
+static int keep_zeros(struct bh_late *late, u32 buses)
+{
+	/* 256 entries of 32 bytes. */
+	u64 len = (u64)buses << 13;
+
+	if (len > zeros.len) {
+		zeros.va = alloc_pages_exact(len, GFP_KERNEL | __GFP_ZERO);
+		zeros.len = zeros.va ? len : 0;
+	}
+	late->zeros.start = zeros.va ? __pa(zeros.va) : 0;
+	late->zeros.len = zeros.len;
+	return zeros.va ? 0 : -ENOMEM;
+}
+
+int bh_functions(struct bh_late *late)
+{
+	struct pci_dev *dev = NULL;
+	u32 buses = 1;
+
+	late->function_count = 0;
+	for_each_pci_dev(dev) {
+		if (pci_domain_nr(dev->bus) || late->function_count == ARRAY_SIZE(late->functions)) {
+			pr_err("bulkhead: %s: only %zu PCI functions of segment 0 can be confined\n", pci_name(dev),
+			       ARRAY_SIZE(late->functions));
+			pci_dev_put(dev);
+			return -E2BIG;
+		}
+		late->functions[late->function_count++] = pci_dev_id(dev);
+		buses = max(buses, dev->bus->number + 1u);
+	}
+	return keep_zeros(late, buses);
+}
+
+/* Maps the GiB of an address, uncached: the image's code writes to registers there. */
+static int map_gib(pgd_t *tables, u64 at)
+{
+	pgd_t *entry = &tables[at >> 39];
+	u64 *puds;
+
+	/* The Linux' own half. An entry of this level is never none where it is folded. */
+	if (at >> 47)
+		return -ERANGE;
+	if (!pgd_val(*entry)) {
+		puds = (u64 *)get_zeroed_page(GFP_KERNEL);
+		if (!puds)
+			return -ENOMEM;
+		*entry = __pgd(__pa(puds) | _PAGE_PRESENT | _PAGE_RW);
+	}
+	puds = __va(pgd_val(*entry) & PTE_PFN_MASK);
+	puds[at >> 30 & 511] = at >> 30 << 30 | _PAGE_PSE | _PAGE_PCD | _PAGE_PWT | _PAGE_PRESENT | _PAGE_RW;
+	return 0;
+}
+
+int bh_map_functions(pgd_t *tables)
+{
+	struct pci_dev *dev = NULL;
+	int bar, err;
+	u64 at, end;
+
+	for_each_pci_dev(dev) {
+		for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
+			/* No table of messages is larger than this. */
+			at = pci_resource_start(dev, bar);
+			end = at + min_t(u64, pci_resource_len(dev, bar), 4ull << 30);
+			if (!(pci_resource_flags(dev, bar) & IORESOURCE_MEM) || at < 4ull << 30)
+				continue;
+			for (at = at >> 30 << 30; at < end; at += 1ull << 30) {
+				err = map_gib(tables, at);
+				if (err) {
+					pr_err("bulkhead: %s: its registers cannot be mapped (%d)\n", pci_name(dev), err);
+					pci_dev_put(dev);
+					return err;
+				}
+			}
+		}
+	}
+	return 0;
+}
+
+/* Those of the first 512 GiB are freed with the tables. */
+void bh_unmap_functions(pgd_t *tables)
+{
+	int i;
+
+	for (i = 1; i < 256; i++)
+		if (pgd_val(tables[i]))
+			free_page((ulong)__va(pgd_val(tables[i]) & PTE_PFN_MASK));
+}
