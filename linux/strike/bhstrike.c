@@ -6,6 +6,7 @@
 #include <linux/delay.h>
 #include <linux/io.h>
 #include <linux/module.h>
+#include <linux/pci.h>
 #include <linux/string.h>
 #include <asm/asm.h>
 #include <asm/msr.h>
@@ -66,6 +67,91 @@ static long reach(bool write)
 	return value;
 }
 
+/* QEMU's educational device, whose DMA and MSI are its driver's. */
+static struct pci_dev *edu(void)
+{
+	struct pci_dev *dev = pci_get_device(0x1234, 0x11e8, NULL);
+
+	if (dev && !pci_enable_device(dev))
+		pci_set_master(dev);
+	return dev;
+}
+
+#define PATTERN 0xb01dface5ca1ab1eull
+
+/* The device takes a word of own memory, and writes it to an address. */
+static long copy(u64 address)
+{
+	u64 *page = (u64 *)get_zeroed_page(GFP_KERNEL);
+	struct pci_dev *dev = edu();
+	void __iomem *registers = dev ? pci_iomap(dev, 0, 0) : NULL;
+	int step, looks = 0;
+
+	if (!registers || !page)
+		return -ENODEV;
+	*page = PATTERN;
+	for (step = 0; step < 2; step++) {
+		writeq(step ? 0x40000 : virt_to_phys(page), registers + 0x80);
+		writeq(step ? address : 0x40000, registers + 0x88);
+		writeq(8, registers + 0x90);
+		writeq(step ? 3 : 1, registers + 0x98);
+		for (looks = 0; looks < 100 && readl(registers + 0x98) & 1; looks++)
+			msleep(20);
+	}
+	pci_iounmap(dev, registers);
+	return looks < 100 ? 0 : -ETIMEDOUT;
+}
+
+/* 1: it reaches own memory. */
+static long own(void)
+{
+	u64 *page = (u64 *)get_zeroed_page(GFP_KERNEL);
+	long result = page ? copy(virt_to_phys(page)) : -ENOMEM;
+
+	return result ? result : *page == PATTERN;
+}
+
+/* A message to another sandbox' core, and a register elsewhere. */
+static long configure(int at, u32 value)
+{
+	struct pci_dev *dev = edu();
+
+	if (!dev)
+		return -ENODEV;
+	return pci_write_config_dword(dev, at < 0 ? dev->msi_cap - at : at, value);
+}
+
+static long poke(u64 address, u32 offset, u32 value)
+{
+	void __iomem *page = ioremap(address & PAGE_MASK, PAGE_SIZE);
+
+	if (!page)
+		return -ENOMEM;
+	writel(value, page + offset);
+	iounmap(page);
+	return 0;
+}
+
+static long devices(void)
+{
+	if (is("edu-own"))
+		return own();
+	if (is("edu-dma"))
+		return copy(at);
+	if (is("edu-msi"))
+		return configure(-4, 0xfee00000 | core << 12) | configure(-12, 0x70) | configure(0x40, 1 << 16);
+	if (is("edu-bar"))
+		return configure(PCI_BASE_ADDRESS_0, 0xfec00000);
+	/* An entry of a table of MSI-X: its last word opens it. */
+	if (is("msix"))
+		return poke(at, 0, 0xfee00000 | core << 12) | poke(at, 4, 0) | poke(at, 8, 0x70) | poke(at, 12, 0);
+	/* The IOAPIC's last line, to that core. */
+	if (is("line"))
+		return poke(0xfec00000, 0, 0x3f) | poke(0xfec00000, 0x10, core << 24) | poke(0xfec00000, 0, 0x3e) |
+		       poke(0xfec00000, 0x10, 0x70);
+	return -ENOENT;
+}
+
 static long strike(void)
 {
 	u64 efer = 0;
@@ -118,7 +204,7 @@ static long strike(void)
 	else if (is("port-smi"))
 		outb(0, 0xb2);
 	else
-		return -ENOENT;
+		return devices();
 	mdelay(20);
 	return 0;
 }

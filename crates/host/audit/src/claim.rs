@@ -2,6 +2,7 @@
 //! table lies.
 
 use crate::arch::{Architecture, Places};
+use crate::given::pages;
 pub use crate::x86::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -89,8 +90,8 @@ pub struct Ports {
 pub struct Line {
     /// Number of the pin, from 0.
     pub pin: u32,
-    /// Level, not edge.
-    pub level: bool,
+    /// Level, not edge; `None`: its owner has all lines, and decides.
+    pub level: Option<bool>,
 }
 
 /// A sandbox.
@@ -348,6 +349,23 @@ impl Claim {
         let start_code = start_code.map(|start| Range { start, len: page });
         let mut gone = self.block.iter().chain(&start_code);
         self.ram.iter().any(|r| r.contains(address)) && !gone.any(|r| r.contains(address))
+    }
+
+    /// Registers of the machine that such a Linux does not reach, where its devices are confined: the configuration
+    /// space, the interrupt controller, the IOMMU, tables of messages, and all of others' functions.
+    #[must_use]
+    pub fn mediated(&self) -> Vec<Range> {
+        let page = self.arch.places().page;
+        let Some(iommu) = self.iommu.as_ref().filter(|_| self.running().is_some()) else {
+            return Vec::new();
+        };
+        let controller = self.controller.map(|start| Range { start, len: page });
+        let own = |f: &&Function| f.owner.is_none() || f.owner == self.running();
+        let functions = self.functions.iter();
+        let tables = functions.clone().filter(own).flat_map(|f| &f.mediated);
+        let others = functions.filter(|f| !own(f)).flat_map(|f| &f.bars);
+        let all = tables.chain(others).flat_map(|range| pages(*range, page));
+        { self.ecam.into_iter() }.chain(controller).chain([iommu.registers]).chain(all).collect()
     }
 
     /// In which sandbox's RAM an address lies.

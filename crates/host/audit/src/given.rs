@@ -172,6 +172,7 @@ fn rest(claim: &Claim, index: usize, shown: &[Given]) -> Vec<Given> {
         .map(|&start| Range { start, len: page })
         .chain(claim.block)
         .chain([monitors])
+        .chain(claim.mediated())
         .chain(shown.iter().map(|g| Range { start: g.address, len: g.len }))
         .chain(links)
         .collect();
@@ -184,18 +185,29 @@ fn rest(claim: &Claim, index: usize, shown: &[Given]) -> Vec<Given> {
         left = left.into_iter().flat_map(|piece| without(piece, gone)).collect();
     }
     let place = &claim.sandboxes[index].place;
-    let give = |r: Range| Given {
+    let give = |r: Range, dma: bool| Given {
         address: r.start,
         frame: r.start,
         len: r.len,
         write: true,
         execute: true,
         device: false,
-        dma: true,
+        dma,
         may: false,
         place: place.clone(),
     };
-    left.into_iter().map(give).collect()
+    // Its devices reach memory, and no registers of others.
+    let (mut all, mut rest) = (Vec::new(), left);
+    for bank in &claim.ram {
+        let inside = |piece: &Range| {
+            let start = piece.start.max(bank.start);
+            Range { start, len: piece.end().min(bank.end()).saturating_sub(start) }
+        };
+        all.extend(rest.iter().map(inside).filter(|r| r.len > 0).map(|r| give(r, true)));
+        rest = rest.into_iter().flat_map(|piece| without(piece, *bank)).collect();
+    }
+    all.extend(rest.into_iter().map(|r| give(r, false)));
+    all
 }
 
 /// The page in which a core of such a Linux can have its own registers for interrupts. It reads them.

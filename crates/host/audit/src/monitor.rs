@@ -368,6 +368,9 @@ impl Context<'_> {
     /// registers of its sandbox's functions. The interrupt controller is one, if its sandbox has lines. Bridges'
     /// configuration and placeholders are to be read.
     fn device(&self, i: usize, leaf: &Leaf) -> Option<(bool, bool)> {
+        if self.is_moved(i, leaf) {
+            return Some(RW);
+        }
         if !is_device(leaf) {
             return None;
         }
@@ -393,10 +396,21 @@ impl Context<'_> {
         if written.iter().any(inside) {
             return Some(RW);
         }
-        let bridges = functions.filter(|f| f.bridge);
+        // A Linux that ran first has seen all of them.
+        let bridges = functions.filter(|f| f.bridge || self.claim.sandboxes[i].running);
         let mut read = bridges.filter_map(|f| self.claim.configuration(f));
         let placeholder = self.image.get(&leaf.frame).is_some_and(|w| w.starts_with("placeholder"));
         (placeholder || read.any(|r| inside(&r))).then_some(R)
+    }
+
+    /// A function's remapping table in an image that was moved: its distance from the image's start is its place among
+    /// devices' pages.
+    fn is_moved(&self, i: usize, leaf: &Leaf) -> bool {
+        let Some(block) = self.claim.block else { return false };
+        leaf.frame >= block.start
+            && leaf.address.wrapping_sub(DEVICES) == leaf.frame - block.start
+            && leaf.size == self.page()
+            && self.remapping_frames(i).any(|frame| frame.start == leaf.frame)
     }
 
     /// Configuration pages of functions that a monitor keeps from memory when their own monitor has stopped.

@@ -199,13 +199,17 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
 
 /// Returns the lines of its devices and of its functions without messages.
 fn lines(plan: &Plan, sandbox: &Sandbox) -> Vec<claim::Line> {
+    if sandbox.guest == Guest::Running {
+        let all = plan.machine.ioapic().map_or(0, |controller| controller.lines);
+        return (0..all).map(|pin| claim::Line { pin, level: None }).collect();
+    }
     let arch = arch::of(plan.machine.arch);
     let devices = sandbox.devices.iter().filter_map(|d| {
-        Some(claim::Line { pin: arch.line(d.irq?), level: d.trigger != Trigger::Edge })
+        Some(claim::Line { pin: arch.line(d.irq?), level: Some(d.trigger != Trigger::Edge) })
     });
     let functions = sandbox.functions.iter().filter(|f| f.line);
     let functions =
-        functions.filter_map(|f| Some(claim::Line { pin: f.function.irq?, level: true }));
+        functions.filter_map(|f| Some(claim::Line { pin: f.function.irq?, level: Some(true) }));
     devices.chain(functions).collect()
 }
 

@@ -523,6 +523,24 @@ mod tests {
     }
 
     #[test]
+    fn a_name_becomes_its_core_and_an_owner_of_all_says_how_lines_signal() {
+        let named = |names: u8| (names == 4).then_some(2);
+        let change =
+            |low: u32, high: u32| lines().change(&OWN, 3, 0, [MASK, high << 24], low, named, ALL);
+        let (entry, message) = change(0xA841, 4).unwrap();
+        let to_core_2 = Message { core: 2, vector: 0x41, mode: 0, logical: false };
+        assert_eq!((entry, message), ([0xA841, 4 << 24], Some(to_core_2)));
+        // The guest reads its own entry; the machine's has a core, and lowest priority to one is fixed.
+        let hardware = |entry, message| lines().hardware(&OWN, 3, message, &[], Some(entry));
+        assert_eq!(hardware(entry, message), Ok([0xA041, 2 << 24]));
+        assert_eq!(change(0x0941, 4).unwrap().1, Some(to_core_2));
+        assert_eq!(hardware([0x0841, 4 << 24], Some(to_core_2)), Ok([0x41, 2 << 24]));
+        // Names of two cores, or of none; an NMI.
+        assert_eq!(change(0x0841, 6), Err(Wrong::Destination));
+        assert_eq!(change(0x0C41, 4), Err(Wrong::Mode));
+    }
+
+    #[test]
     fn the_machines_entry_has_the_machines_wiring() {
         let message = Message { core: 2, vector: 0x46, mode: 0, logical: false };
         let hardware = |line, message| lines().hardware(&OWN, line, message, &[], None);

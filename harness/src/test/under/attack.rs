@@ -51,6 +51,21 @@ const ACTS: &[Act] = &[
     ("port-smi", 0, None),
 ];
 
+/// Attacks by devices, where the IOMMU confines them. Two name a place.
+const DEVICES: &[(&str, i64, Option<Record>)] = &[
+    // It reaches own memory.
+    ("edu-own", 1, None),
+    ("edu-dma", 0, None),
+    ("edu-msi", 0, Some(("register", 0))),
+    ("edu-bar", 0, Some(("register", 0))),
+    ("msix", 0, Some(("register", 0))),
+    ("line", 0, Some(("register", 0))),
+];
+/// The word that the device writes (`linux/strike`).
+const PATTERN: u64 = 0xB01D_FACE_5CA1_AB1E;
+/// Table of messages of the first disk, which has no driver in this attack.
+const TABLE: u64 = 0xFEB0_1000;
+
 /// Memory that the Linux has not, each attack ending it: name, how, its place, a word of its owner.
 type Reach = (&'static str, &'static str, fn(&Baked) -> Place, &'static str);
 
@@ -96,10 +111,12 @@ const REACHES: &[Reach] = &[
     ("write-start-up", "write", |_| Place::Fixed(0x8000), "start-up code"),
     ("read-apic", "read", |_| Place::Fixed(0xFEE0_0020), "local APIC"),
     ("write-apic", "write", |_| Place::Fixed(0xFEE0_0300), "local APIC"),
+    ("write-iommu", "write", |_| Place::Fixed(0xFED8_0018), "IOMMU"),
 ];
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![Job::one("under/attack", 150, attack)];
+    jobs.push(Job::one("under/attack-devices", 150, devices));
     for reach in REACHES {
         let name = format!("under/attack-{}", reach.0);
         jobs.push(Job::one(name, 130, move |bench| reaches(bench, reach)));
@@ -114,19 +131,19 @@ struct Under {
 }
 
 impl Under {
-    fn start(bench: &Bench, arguments: String) -> Result<Self, String> {
+    fn start(bench: &Bench, machine: Kind, arguments: String) -> Result<Self, String> {
         let linux = Linux {
             kernel: "6.12-cloud",
             cores: CORES,
             script: include_str!("attack.sh"),
             arguments,
-            machine: Kind::Remaps,
+            machine,
             disks: &[],
             limit: LIMIT,
         };
         let mut running = start(bench, &linux)?;
         let base = block(&mut running, &linux)?;
-        Ok(Self { running, baked: bake(base)? })
+        Ok(Self { running, baked: bake(machine, base)? })
     }
 
     fn look(&self, index: usize) -> Result<SandboxSnapshot, String> {
@@ -176,15 +193,52 @@ impl Under {
     }
 }
 
-fn bake(base: u64) -> Result<Baked, String> {
-    bulkhead_run::build_at(&checked(Kind::Remaps)?, &artifacts(), CORES, base)
-        .map_err(|e| e.to_string())
+fn bake(machine: Kind, base: u64) -> Result<Baked, String> {
+    bulkhead_run::build_at(&checked(machine)?, &artifacts(), CORES, base).map_err(|e| e.to_string())
+}
+
+/// All attacks by devices. None of them reaches flight.
+fn devices(bench: &Bench) -> Result<String, String> {
+    let base = bulkhead_image::late::BASE;
+    let baked = bake(Kind::Confined, base)?;
+    let Place::Block(target) = ram(&baked) else { return Err("no RAM".into()) };
+    let act = |(name, ..): &(&str, i64, _)| match *name {
+        "edu-dma" => format!("{name}@{:x}", target - base),
+        "msix" => format!("{name}={TABLE:x}"),
+        _ => (*name).to_owned(),
+    };
+    let acts: Vec<_> = DEVICES.iter().map(act).collect();
+    let mut under = Under::start(bench, Kind::Confined, acts.join(","))?;
+    let text = under.running.wait_serial(0, "under: done", LIMIT);
+    let text = text.map_err(|e| under.wrong(e))?.text();
+    for (name, got, _) in DEVICES {
+        let says = format!("bhstrike: {name}: got {got}");
+        if !text.lines().any(|line| line.trim_end().ends_with(&says)) {
+            return Err(under.wrong(format!("{name} was to get {got}")));
+        }
+    }
+    let records = under.records()?;
+    let found: Vec<_> = records.iter().map(|r| (r.condition, r.record.address)).collect();
+    let expected: Vec<_> = DEVICES.iter().filter_map(|act| act.2).collect();
+    if found != expected {
+        return Err(
+            under.wrong(format!("records {found:#x?}\nexpected {expected:#x?}\n{records:#?}"))
+        );
+    }
+    let mut word = [0; 8];
+    let Place::Block(target) = ram(&under.baked) else { return Err("no RAM".into()) };
+    under.running.ram().read(target, &mut word).map_err(|e| e.to_string())?;
+    if u64::from_le_bytes(word) == PATTERN {
+        return Err(under.wrong("the device wrote to flight's memory"));
+    }
+    under.flies().map_err(|why| under.wrong(why))?;
+    Ok(format!("{} attacks, {} records", DEVICES.len(), found.len()))
 }
 
 /// All attacks that a Linux outlives.
 fn attack(bench: &Bench) -> Result<String, String> {
     let acts: Vec<_> = ACTS.iter().map(|act| act.0).collect();
-    let mut under = Under::start(bench, acts.join(","))?;
+    let mut under = Under::start(bench, Kind::Remaps, acts.join(","))?;
     let text = under.running.wait_serial(0, "under: done", LIMIT);
     let text = text.map_err(|e| under.wrong(e))?.text();
     for (name, got, _) in ACTS {
@@ -214,11 +268,12 @@ fn attack(bench: &Bench) -> Result<String, String> {
 fn reaches(bench: &Bench, reach: &Reach) -> Result<String, String> {
     let (_, how, place, owner) = reach;
     let base = bulkhead_image::late::BASE;
-    let act = match place(&bake(base)?) {
+    let machine = if reach.0 == "write-iommu" { Kind::Confined } else { Kind::Remaps };
+    let act = match place(&bake(machine, base)?) {
         Place::Block(at) => format!("{how}@{:x}", at - base),
         Place::Fixed(at) => format!("{how}={at:x}"),
     };
-    let mut under = Under::start(bench, act)?;
+    let mut under = Under::start(bench, machine, act)?;
     let (Place::Block(at) | Place::Fixed(at)) = place(&under.baked);
     let deadline = std::time::Instant::now() + LIMIT;
     while under.look(GROUND)?.state == State::Running && std::time::Instant::now() < deadline {

@@ -15,26 +15,30 @@ use std::time::Duration;
 const NAME: &str = "under/audit";
 const CORES: usize = 3;
 
-pub fn job() -> Job {
+pub fn jobs() -> [Job; 2] {
     let tests = walk::late().chain([NAME.to_owned()]);
-    Job::new(NAME, tests.collect::<Vec<_>>(), 200, |bench| bench.result(NAME, audit(bench)))
+    let planted = |bench: &Bench| bench.result(NAME, audit(bench, Kind::Remaps, true));
+    [
+        Job::new(NAME, tests.collect::<Vec<_>>(), 200, planted),
+        Job::one("under/audit-confined", 200, |bench| audit(bench, Kind::Confined, false)),
+    ]
 }
 
-fn audit(bench: &Bench) -> Result<String, String> {
+fn audit(bench: &Bench, machine: Kind, plants: bool) -> Result<String, String> {
     let linux = Linux {
         kernel: "6.12-cloud",
         cores: CORES,
         script: include_str!("audit.sh"),
         arguments: String::new(),
-        machine: Kind::Remaps,
+        machine,
         disks: &[],
         limit: Duration::from_secs(120),
     };
     let mut running = start(bench, &linux)?;
     let base = block(&mut running, &linux)?;
-    let baked = bulkhead_run::build_at(&checked(Kind::Remaps)?, &artifacts(), CORES, base);
+    let baked = bulkhead_run::build_at(&checked(machine)?, &artifacts(), CORES, base);
     let baked = baked.map_err(|e| e.to_string())?;
-    is_moved(&baked)?;
+    is_moved(&baked, machine)?;
     let claim = claim(&baked.plan, &artifacts()).map_err(|e| e.to_string())?;
     let audited = live(&running, &claim).map_err(|e| e.to_string())?;
     if !audited.report.findings.is_empty() {
@@ -42,7 +46,9 @@ fn audit(bench: &Bench) -> Result<String, String> {
     }
     let ram = running.ram().path();
     let memory = RamFile::flat(ram, &ram_of(&running)).map_err(|e| e.to_string())?;
-    walk::plants_late(bench, &memory, &baked, claim, &audited);
+    if plants {
+        walk::plants_late(bench, &memory, &baked, claim, &audited);
+    }
     let before = words(&running, &baked)?;
     let mut qmp = running.qmp().map_err(|e| e.to_string())?;
     qmp.execute("cont", json!({})).map_err(|e| e.to_string())?;
@@ -59,8 +65,8 @@ fn audit(bench: &Bench) -> Result<String, String> {
 }
 
 /// Checks that the image of the file, moved there, is the one of the plan.
-fn is_moved(baked: &Baked) -> Result<(), String> {
-    let late = bulkhead_run::build_late(&checked(Kind::Remaps)?, &artifacts(), CORES);
+fn is_moved(baked: &Baked, machine: Kind) -> Result<(), String> {
+    let late = bulkhead_run::build_late(&checked(machine)?, &artifacts(), CORES);
     let late = late.map_err(|e| e.to_string())?;
     let mut moved = late.baked.bytes;
     relocate(&mut moved, &late.relocations, baked.plan.image.start.wrapping_sub(BASE));

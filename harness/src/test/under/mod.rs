@@ -69,7 +69,7 @@ pub fn jobs() -> Vec<Job> {
         jobs.push(Job::one(name, 150, move |bench| kernels(bench, kernel, Kind::Plain)));
     }
     jobs.push(Job::one("under/crash-kernel", 150, crash_kernel));
-    jobs.push(audit::job());
+    jobs.extend(audit::jobs());
     jobs.extend(attack::jobs());
     jobs
 }

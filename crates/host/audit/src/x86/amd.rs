@@ -408,7 +408,8 @@ impl Context<'_> {
         if first & TV == 0 {
             is("device-table", "has no translation (TV = 0)".into(), "TV set");
         }
-        let level = ioapic && self.claim.sandboxes.iter().flat_map(|s| &s.lines).any(|l| l.level);
+        let level = ioapic
+            && self.claim.sandboxes.iter().flat_map(|s| &s.lines).any(|l| l.level != Some(false));
         // An IOAPIC with a level-triggered line: its entries are checked one by one.
         if third & IV == 0 && !level {
             is(

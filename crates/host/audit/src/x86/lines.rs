@@ -52,8 +52,9 @@ impl Context<'_> {
             return;
         };
         let mut wrong = Vec::new();
-        if (entry & LEVEL != 0) != line.level {
-            let what = format!("is level: {}, not {}", entry & LEVEL != 0, line.level);
+        let level = line.level.unwrap_or(entry & LEVEL != 0);
+        if (entry & LEVEL != 0) != level {
+            let what = format!("is level: {}, not {level}", entry & LEVEL != 0);
             wrong.push(("line-mode", what));
         }
         let ways = unit.map_or_else(|| vec![direct(entry)], |unit| unit.line(self, entry));
@@ -63,7 +64,7 @@ impl Context<'_> {
                     if !self.claim.sandboxes[i].core_ids.contains(&apic) {
                         wrong.push(("line-core", format!("arrives at APIC {apic}")));
                     }
-                    let taken = levels.iter().find(|l| l.0 == vector && line.level);
+                    let taken = levels.iter().find(|l| l.0 == vector && line.level == Some(true));
                     if let Some((_, other)) = taken {
                         let what = format!("has the vector {vector} of line {other}");
                         wrong.push(("line-level-vector", what));
@@ -71,7 +72,7 @@ impl Context<'_> {
                     // The message after the IOMMU has remapped it, if it does.
                     if n == 0 {
                         self.access[i].lines.push((pin, apic, vector));
-                        if line.level {
+                        if level {
                             levels.push((vector, pin));
                         }
                     }

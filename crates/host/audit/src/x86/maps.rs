@@ -7,6 +7,7 @@ use crate::check::Context;
 use crate::claim::{Ports, Sandbox};
 use crate::memory::Words;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// Registers that docs/decisions/0004-msr-policy.md lets a guest use without an
 /// exit, by the manual's numbers: first, last, readable, writable.
@@ -49,6 +50,9 @@ const WITHHELD: &[(u32, u32)] = &[
     (0x680, 0x680), // hypercalls
     (0xCF9, 0xCF9), // reset control
 ];
+
+/// Ports by which PCI is configured.
+const CONFIGURES: RangeInclusive<u32> = 0xCF8..=0xCFF;
 
 /// Ports that a page of a map decides about.
 const PORTS: u64 = 0x8000;
@@ -106,7 +110,9 @@ impl Context<'_> {
         let all = &self.claim.sandboxes;
         let left = |port: u32| {
             let withheld = WITHHELD.iter().any(|w| (w.0..=w.1).contains(&port));
-            let others = all.iter().any(|other| of(other, port).is_some());
+            let configures = !self.claim.mediated().is_empty() && CONFIGURES.contains(&port);
+            let mut others = all.iter().filter(|other| !other.running);
+            let others = configures || others.any(|other| of(other, port).is_some());
             (port <= 0xFFFF && !withheld && !others).then(|| sandbox.place.clone())
         };
         let owned = |port: u32| if sandbox.running { left(port) } else { of(sandbox, port) };

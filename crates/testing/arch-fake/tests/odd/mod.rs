@@ -215,7 +215,7 @@ impl Architecture for Odd {
             for (wrong, rule) in [
                 (!claim.sandboxes[i].core_ids.contains(&core), "line-core"),
                 (interrupt != 3000 - 7 * pin, "line-vector"),
-                ((word >> 62 & 1 != 0) != line.level, "line-mode"),
+                (Some(word >> 62 & 1 != 0) != line.level, "line-mode"),
             ] {
                 if wrong {
                     let message = format!("line {n} of {} has {word:#x}", context.name(i));

@@ -50,7 +50,7 @@ fn claim() -> Claim {
         ..Sandbox::default()
     };
     let mut first = sandbox("drive", RAM, 10, 2);
-    first.lines.push(Line { pin: 4, level: false });
+    first.lines.push(Line { pin: 4, level: Some(false) });
     let function = |name: &str, bdf: u64, owner, line| Function {
         name: name.into(),
         bdf: bdf as u16,
@@ -288,7 +288,7 @@ const PLANTS: &[Plant] = &[
         r.registers.own.ioapic.iter_mut().for_each(|ioapic| ioapic.entries[4] = INDEX | 3 << 56);
     }),
     ("line's trigger", "line-mode", 10, |r| {
-        r.claim.sandboxes[0].lines[0].level = true;
+        r.claim.sandboxes[0].lines[0].level = Some(true);
     }),
     ("line of nobody", "line-owner", 1, |r| r.claim.sandboxes[0].lines.clear()),
 ];
@@ -316,7 +316,7 @@ fn a_level_line_passes_to_its_owner_alone() {
 
 fn passes_to_its_owner_alone(set: u64, clear: u64) {
     let mut rig = rig();
-    rig.claim.sandboxes[0].lines[0].level = true;
+    rig.claim.sandboxes[0].lines[0].level = Some(true);
     entry(&mut rig, IOAPIC, 2, set, clear);
     let level = |destination: u64, more: u64| destination << 56 | 0x51 | 1 << 15 | more;
     for (value, rule) in [
@@ -340,7 +340,7 @@ fn passes_to_its_owner_alone(set: u64, clear: u64) {
 #[test]
 fn level_vectors_are_unique() {
     let mut rig = rig();
-    let lines = [4, 5].map(|pin| Line { pin, level: true });
+    let lines = [4, 5].map(|pin| Line { pin, level: Some(true) });
     rig.claim.sandboxes[0].lines = vec![lines[0]];
     rig.claim.sandboxes[1].lines = vec![lines[1]];
     entry(&mut rig, IOAPIC, 2, 1 << 60, 3 << 60);
