@@ -108,7 +108,7 @@ pub fn release(iommu: &Iommu, zeros: Range) {
         (register::COMMANDS, 0),
         (register::EVENTS, 0),
     ] {
-        // SAFETY: its registers, as above. The first one switches it off.
+        // SAFETY: its registers, by the machine description. The first one switches it off.
         unsafe { write_volatile((iommu.base + at) as *mut u64, value) }
     }
 }

@@ -351,8 +351,8 @@ impl Claim {
         self.ram.iter().any(|r| r.contains(address)) && !gone.any(|r| r.contains(address))
     }
 
-    /// Registers of the machine that such a Linux does not reach, where its devices are confined: the configuration
-    /// space, the interrupt controller, the IOMMU, tables of messages, and all of others' functions.
+    /// Registers of the machine that such a Linux does not reach, where its devices are confined. They are the
+    /// configuration space, the interrupt controller, the IOMMU, tables of messages, and others' functions.
     #[must_use]
     pub fn mediated(&self) -> Vec<Range> {
         let page = self.arch.places().page;

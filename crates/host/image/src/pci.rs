@@ -55,7 +55,7 @@ pub enum Seen<'a> {
     Own(&'a Granted),
     /// A bridge above one of its own.
     Bridge(&'a Function),
-    /// One that a Linux which runs already has seen. Nobody owns it, and it stays as it is.
+    /// One without an owner that a Linux which runs already has seen. It stays as it is.
     Fixed(&'a Function),
     /// Something at function 0, so that a kernel looks at the others.
     Placeholder(Bdf),

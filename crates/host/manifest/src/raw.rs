@@ -103,7 +103,7 @@ pub struct UnderLinux {
     /// Memory that is taken from it, for the image and all other sandboxes: a multiple of `"128 MiB"`.
     #[serde(default = "block")]
     pub memory: String,
-    /// What its devices reach. Left out: its own memory, which an IOMMU of the machine's sees to.
+    /// Means by which its devices are confined.
     #[serde(default)]
     pub dma: Dma,
 }

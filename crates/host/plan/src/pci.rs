@@ -384,6 +384,17 @@ impl Controller {
     }
 }
 
+impl Controller {
+    /// Returns how many lines it says that it has.
+    #[must_use]
+    pub const fn lines(&self) -> u32 {
+        match self {
+            Self::Ioapic(ioapic) => ioapic.lines,
+            Self::Other { .. } => 0,
+        }
+    }
+}
+
 /// An IOAPIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ioapic {

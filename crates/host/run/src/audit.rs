@@ -200,7 +200,7 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
 /// Returns the lines of its devices and of its functions without messages.
 fn lines(plan: &Plan, sandbox: &Sandbox) -> Vec<claim::Line> {
     if sandbox.guest == Guest::Running {
-        let all = plan.machine.ioapic().map_or(0, |controller| controller.lines);
+        let all = plan.machine.controller.map_or(0, |controller| controller.lines());
         return (0..all).map(|pin| claim::Line { pin, level: None }).collect();
     }
     let arch = arch::of(plan.machine.arch);

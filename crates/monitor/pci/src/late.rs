@@ -1,7 +1,7 @@
-//! Messages of a function that its owner uses already, before its monitor mediates them. None of them is lost.
+//! Messages of a function that its owner uses already, before its monitor mediates them. No message gets lost.
 //!
 //! The order is [`note`], [`lead`], the IOMMU is switched on, [`translate`]. The way back is [`restore`], the IOMMU is
-//! switched off, [`open`]. Nobody else accesses the function meanwhile.
+//! switched off, [`open`]. The function has no other user meanwhile.
 
 use crate::x86::{Routes, message};
 use crate::{Denied, ENABLE, Hardware, MASKED, entry, message_registers};

@@ -51,8 +51,8 @@ pub fn message(
         // The hardware never gets names: in x2APIC mode another sandbox' core could have them.
         (core, address) = (named, address & !(DESTINATION | LOGICAL) | named << 12);
     }
-    // Physical destination by now, without a redirection hint (bits 2 and 3), edge. The end of a level-triggered one would
-    // reach the IOAPIC, and there another sandbox' line of that vector.
+    // Physical destination by now, without a redirection hint (bits 2 and 3), edge. The end of a level-triggered one
+    // would reach the IOAPIC, and there another sandbox' line of that vector.
     let known = address & !DESTINATION == WINDOW && upper == 0 && data & !ALLOWED == 0;
     if !known && hw.holds(Rule::Message) || vector < 16 && hw.holds(Rule::Vector) {
         return Err(Denied);

@@ -156,7 +156,7 @@ impl Fake {
         if config[first] & 1 << 16 != 0 { self.sent(words, remaps) } else { None }
     }
 
-    /// Of an entry; the error: it waits, masked.
+    /// Arrival of an entry's message; the error: it waits, masked.
     fn entry(&self, n: usize, remaps: bool) -> Result<Arrival, ()> {
         let words: Vec<u32> = self.table.borrow()[4 * n..4 * n + 4].to_vec();
         if words[3] & 1 != 0 {

@@ -47,8 +47,8 @@ pub const PREPARE: u64 = 0;
 /// First argument of the code: this core enters its monitor. Then come its number in its sandbox, and the stack pointer
 /// and the instruction with which the Linux goes on. It has returned from there if there is no result.
 pub const ENTER: u64 = 1;
-/// First argument of the code: all cores of the Linux have stopped, and its devices are confined from here on. The other
-/// arguments and the result are those of [`PREPARE`]. If it is refused, devices are as before.
+/// First argument of the code: all cores of the Linux have stopped, and its devices are confined from here on. The
+/// other arguments and the result are those of [`PREPARE`]. If it is refused, devices are as before.
 pub const CONFINE: u64 = 2;
 /// First argument of the code: all cores of the Linux have left their monitors and stopped, and devices are as before
 /// [`CONFINE`] from here on. The address of a [`Late`] comes next.

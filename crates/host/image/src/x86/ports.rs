@@ -59,8 +59,8 @@ const WITHHELD: &[(u32, u32, u64)] = &[
 const CONFIGURES: RangeInclusive<u16> = 0xCF8..=0xCFF;
 
 /// Tells if a Linux that runs already keeps a port. It has no port of other sandboxes, none by which it asks its
-/// monitor, none of [`WITHHELD`], and none of [`CONFIGURES`] where its devices are confined. It keeps [`POWER_PORT`]: the registers of the machine's own power management can
-/// be there.
+/// monitor, and none of [`WITHHELD`]. Where its devices are confined it has none of [`CONFIGURES`]. It keeps
+/// [`POWER_PORT`]: the registers of the machine's own power management can be there.
 pub fn left(plan: &Plan, port: u16) -> bool {
     let mut answered = plan.machine.arch.facts().answered.iter();
     let asks = answered.any(|(p, _)| p.first != POWER_PORT && (p.first..=p.last).contains(&port));
