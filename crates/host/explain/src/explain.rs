@@ -217,7 +217,7 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     };
     let access = format!("{how} guest-physical {gpa:#x}");
     let answer = owner::address(plan, who, gpa);
-    if answered(who, gpa) {
+    if answered(plan, who, gpa) {
         let owner = format!("{} ({})", answer.owner, answer.why);
         let allow = "nothing in a manifest allows another access there";
         return (access, owner, const { Rule::of("decoder-moves") }, allow.into());
@@ -235,14 +235,15 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
 }
 
 /// Tells if a sandbox's monitor answers for registers at an address: configuration space, and MSI-X tables.
-fn answered(who: &Sandbox, gpa: u64) -> bool {
+fn answered(plan: &Plan, who: &Sandbox, gpa: u64) -> bool {
     let table = |own: &bulkhead_plan::Granted| {
         own.function.msix.is_some_and(|msix| {
             let last = msix.table + (u64::from(msix.vectors) * 16).saturating_sub(1);
             (msix.table / PAGE..=last / PAGE).contains(&(gpa / PAGE))
         })
     };
-    configured(gpa).is_some() && !who.functions.is_empty() || who.functions.iter().any(table)
+    configured(plan, who, gpa).is_some() && !who.functions.is_empty()
+        || who.functions.iter().any(table)
 }
 
 /// Says what would lift the rights to memory that a sandbox has.
@@ -286,16 +287,21 @@ pub(crate) fn access(denial: &Denial, register: &str) -> String {
 }
 
 /// Finds the function that has this guest-physical address in its configuration space or memory.
-pub fn function_at(plan: &Plan, at: u64) -> Option<&Function> {
-    plan.machine.functions.iter().find(|f| match configured(at) {
+pub fn function_at<'a>(plan: &'a Plan, who: &Sandbox, at: u64) -> Option<&'a Function> {
+    plan.machine.functions.iter().find(|f| match configured(plan, who, at) {
         Some(bdf) => f.bdf == bdf,
         None => f.bars.iter().any(|b| b.kind != BarKind::Io && b.span.contains(at)),
     })
 }
 
-/// Finds the function with this address in its configuration space, as every sandbox sees it.
-pub fn configured(at: u64) -> Option<Bdf> {
-    let offset = at.wrapping_sub(ECAM_GPA);
+/// Finds the function with this address in its configuration space, as a sandbox sees it. A Linux that runs already
+/// sees the machine's.
+pub fn configured(plan: &Plan, who: &Sandbox, at: u64) -> Option<Bdf> {
+    let space = match (&who.guest, &plan.machine.pci) {
+        (Guest::Running, root) => root.as_ref()?.ecam,
+        _ => ECAM_GPA,
+    };
+    let offset = at.wrapping_sub(space);
     (offset < ECAM_SIZE).then_some(Bdf((offset >> 12) as u16))
 }
 
@@ -305,14 +311,14 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     if let Some(words) = arch::of(plan).device(plan, who, denial) {
         return words;
     }
-    let access = match configured(at) {
+    let access = match configured(plan, who, at) {
         Some(bdf) => access(denial, &format!("configuration register {:#x} of {bdf}", at % PAGE)),
         None => access(denial, &format!("device register {at:#x}")),
     };
     let index = plan.sandboxes.iter().position(|s| s.name == who.name);
     let ends = index.map(|index| plan.ends(index)).unwrap_or_default();
     let here = |end: &&End| {
-        configured(at) == Some(end.bdf) || at.wrapping_sub(end.registers) < end.pages()
+        configured(plan, who, at) == Some(end.bdf) || at.wrapping_sub(end.registers) < end.pages()
     };
     if let Some(end) = ends.iter().find(here) {
         let channel = &plan.channels[end.region];
@@ -322,7 +328,7 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         let whose = format!("channel {}'s function {}", channel.name, end.bdf);
         return (access, whose, END, owner::at(&channel.place));
     }
-    let Some(function) = function_at(plan, at) else {
+    let Some(function) = function_at(plan, who, at) else {
         let why = "no function of the machine description is there";
         return (access, "nobody's".into(), owner::VISIBLE, why.into());
     };
@@ -354,7 +360,7 @@ fn within_own(function: &Function, at: u64, denial: &Denial) -> Rule {
     if function.bridge.is_some() {
         return const { Rule::of("bridge-fixed") };
     }
-    if configured(at).is_none() {
+    if configured(plan, who, at).is_none() {
         // The pages with an MSI-X table are all of its memory that is mediated.
         let message = function.msix.is_some_and(|msix| {
             at.wrapping_sub(msix.table) < u64::from(msix.vectors) * 16 && at.is_multiple_of(4)

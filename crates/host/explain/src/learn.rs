@@ -153,7 +153,7 @@ fn asked(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Answer> {
         return Some(answer);
     }
     if kind(Kind::Device) {
-        return Some(owner::pci(plan, who, function_at(plan, denial.address)?));
+        return Some(owner::pci(plan, who, function_at(plan, who, denial.address)?));
     }
     if kind(Kind::Hypercall) && matches!(denial.address, CONTROL | STATUS) {
         let other = plan.sandboxes.get(denial.info as u32 as usize)?;

@@ -594,8 +594,8 @@ fn of_machine(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
         let why = "the machine description, `[iommu]`";
         return Some(simple("the machine's IOMMU", why, "nothing", never));
     }
-    let config = explain::configured(gpa);
-    if let Some(function) = explain::function_at(plan, gpa) {
+    let config = explain::configured(plan, who, gpa);
+    if let Some(function) = explain::function_at(plan, who, gpa) {
         let answer = pci(plan, who, function);
         let part = if config.is_some() { "configuration space" } else { "registers" };
         let owner = format!("{} {part} of {}", answer.owner, answer.what);

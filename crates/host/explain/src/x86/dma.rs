@@ -200,7 +200,7 @@ fn memory(
         return words;
     }
     let answer = owner::address(plan, owner, address);
-    let of_function = function_at(plan, address).is_some();
+    let of_function = function_at(plan, owner, address).is_some();
     match answer.allow {
         Allow::Has if of_function => (
             "a function's registers".to_owned(),
