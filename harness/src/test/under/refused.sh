@@ -40,6 +40,11 @@ done
 # The core does not come: its start-up is not sent.
 echo 7 >/sys/module/bulkhead/parameters/fail
 refused "a core that does not answer" $image "the core with APIC ID 1 did not start"
+# A core does not enter its monitor when others have, or comes too late.
+echo 8 >/sys/module/bulkhead/parameters/fail
+refused "a core that its monitor does not get" $image "core 2 did not enter its monitor: the image's code refused it"
+echo 9 >/sys/module/bulkhead/parameters/fail
+refused "a core that comes too late" $image "core 2 did not enter its monitor: it came too late"
 echo 0 >/sys/module/bulkhead/parameters/fail
 bulkheadctl machine enable $image || end "not enabled: $(dmesg | tail -3)"
 bulkheadctl machine enable $image 2>&1 | grep -q "an image runs already" || end "enabled twice"
