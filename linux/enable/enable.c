@@ -35,7 +35,7 @@ MODULE_PARM_DESC(timer_hz, "rate of the local APIC's timer, in Hz; 0: measured")
 
 static int fail;
 module_param(fail, int, 0600);
-MODULE_PARM_DESC(fail, "number of a step of enabling that fails, for tests: 1 tables, 2 memory, 3 image, 4 division, 5 cores, 6 start of others, 7 the last of their cores, 8 entry of the last own core, 9 its entry in time");
+MODULE_PARM_DESC(fail, "number of a step of enabling that fails, for tests: 1 tables, 2 memory, 3 image, 4 division, 5 cores, 6 start of others, 7 the last of their cores, 8 entry of the last own core, 9 its entry in time; of disabling: 10 release of all cores but one");
 
 /* Tells if a test wants this step to fail. */
 static bool fails(int step)
@@ -196,9 +196,12 @@ static atomic_t answer;
 
 static bool release(void)
 {
+	u8 *step = &step_of[smp_processor_id()];
 	u64 efer;
 	bool granted;
 
+	if (*step == BACK)
+		return true;
 	if (atomic_cmpxchg(&answer, UNASKED, ASKED) == UNASKED) {
 		granted = bh_release(__pa(machine.tables), BH_RELEASE) == BH_OK;
 		atomic_set(&answer, granted ? GRANTED : DENIED);
@@ -213,6 +216,7 @@ static bool release(void)
 	rdmsrl(MSR_EFER, efer);
 	wrmsrl(MSR_VM_HSAVE_PA, 0);
 	wrmsrl(MSR_EFER, efer & ~EFER_SVME);
+	*step = BACK;
 	return true;
 }
 
@@ -247,14 +251,16 @@ static int enter(void *unused)
 	if (atomic_read(&decision) == ALL)
 		return 0;
 	/* No monitor leaves if another sandbox has begun: then all cores have come, if late. */
-	if (*step == INSIDE && release())
-		*step = BACK;
+	if (*step == INSIDE)
+		release();
 	return 0;
 }
 
 static int leave(void *unused)
 {
-	release();
+	/* Only a test has cores that stay. */
+	if (fail != 10 || !smp_processor_id())
+		release();
 	return 0;
 }
 
@@ -472,6 +478,8 @@ static int disable(void)
 		pr_err("bulkhead: other sandboxes run: bulkheadctl list shows them, bulkheadctl stop ends one\n");
 		err = -EBUSY;
 	}
+	if (!err && fails(10))
+		err = -EIO;
 	if (err)
 		return err;
 	cpu_hotplug_enable();

@@ -52,6 +52,11 @@ rmmod bulkhead 2>/dev/null && end "the module went away under its image"
 echo 0 >/sys/devices/system/cpu/cpu2/online 2>/dev/null && end "a core went offline"
 echo mem >/sys/power/state 2>/dev/null && end "the machine was put to sleep"
 bulkheadctl stop flight || end "flight does not stop"
+# One core has the machine, and another one is a guest yet: no sandbox begins beside the first one.
+echo 10 >/sys/module/bulkhead/parameters/fail
+bulkheadctl machine disable 2>/dev/null && end "step 10 does not fail"
+taskset 4 bulkheadctl --wait 2 start flight 2>&1 | grep -q "that it runs: it is stopped" || end "flight began beside a core that nothing confines: $(taskset 4 bulkheadctl list)"
+echo 0 >/sys/module/bulkhead/parameters/fail
 bulkheadctl machine disable || end "not disabled: $(dmesg | tail -3)"
 rmmod bulkhead || end "the module does not go"
 echo "under: done"
