@@ -48,6 +48,12 @@ refused "a core that comes too late" $image "core 2 did not enter its monitor: i
 echo 0 >/sys/module/bulkhead/parameters/fail
 bulkheadctl machine enable $image || end "not enabled: $(dmesg | tail -3)"
 bulkheadctl machine enable $image 2>&1 | grep -q "an image runs already" || end "enabled twice"
+# A kernel that gets a fault at a register of machine checks panics.
+dmesg -c >/dev/null
+echo 1 >/sys/devices/system/machinecheck/machinecheck0/check_interval
+sleep 3
+echo 300 >/sys/devices/system/machinecheck/machinecheck0/check_interval
+dmesg | grep -q "MSR access" && end "an MSR: $(dmesg | grep MSR)"
 rmmod bulkhead 2>/dev/null && end "the module went away under its image"
 echo 0 >/sys/devices/system/cpu/cpu2/online 2>/dev/null && end "a core went offline"
 echo mem >/sys/power/state 2>/dev/null && end "the machine was put to sleep"
