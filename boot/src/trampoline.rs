@@ -29,6 +29,8 @@ const _: () = assert!(size_of::<Slot>() == 32);
 const TABLE: u64 = 0x200;
 /// Where the descriptor table lies; two pointers to it follow, for 32 and 64 bits.
 pub const GDT: u64 = 0x180;
+/// Word that keeps cores from their monitors while it is not 0.
+pub const HELD: u64 = TRAMPOLINE_PA + GDT + 40;
 /// Where the vectors lie: those of an NMI for 16, 32 and 64 bits have places beside each other. A pointer to them
 /// follows, and one to the monitors' own.
 const VECTORS: u64 = 0x1C0;
@@ -99,6 +101,9 @@ core::arch::global_asm!(
     "   add ebx, 32",
     // Written before paging comes on: a monitor's tables map the page read-only.
     "6: mov dword ptr [ebx + 24], 1",
+    "8: pause",
+    "   cmp dword ptr [{held}], 0",
+    "   jne 8b",
     "   mov eax, 0x20", // PAE
     "   mov cr4, eax",
     // The core goes straight into its monitor's tables, so the boot code's are never on here.
@@ -173,7 +178,9 @@ core::arch::global_asm!(
     "   .quad 0, 0x00CF9B000000FFFF, 0x00CF93000000FFFF, 0x00AF9B000000FFFF",
     "   .word 31",
     "   .long {base} + {gdt}",
-    "   .skip 10",
+    "   .skip 2",
+    "   .long 0",
+    "   .skip 4",
     "   .word 31",
     "   .quad {base} + {gdt}",
     "   .skip {vectors} - (. - trampoline)",
@@ -192,6 +199,7 @@ core::arch::global_asm!(
     base = const TRAMPOLINE_PA,
     table = const TABLE,
     gdt = const GDT,
+    held = const HELD,
     vectors = const VECTORS,
     pushed = const PUSHED,
     own = const VECTORS_VA,

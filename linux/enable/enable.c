@@ -35,7 +35,7 @@ MODULE_PARM_DESC(timer_hz, "rate of the local APIC's timer, in Hz; 0: measured")
 
 static int fail;
 module_param(fail, int, 0600);
-MODULE_PARM_DESC(fail, "number of a step of enabling that fails, for tests: 1 tables, 2 memory, 3 image, 4 division, 5 cores, 6 start of others, 7 the last of their cores");
+MODULE_PARM_DESC(fail, "number of a step of enabling that fails, for tests: 1 tables, 2 memory, 3 image, 4 division, 5 cores, 6 start of others, 7 the last of their cores, 8 entry of the last own core, 9 its entry in time; of disabling: 10 release of all cores but one");
 
 /* Tells if a test wants this step to fail. */
 static bool fails(int step)
@@ -178,60 +178,150 @@ static u64 call(u64 what, u64 argument)
 	return result;
 }
 
-/* What the first core has come to, while all others wait: devices are confined, or cannot be. */
+/* How far each core has come; told where one does not enter its monitor. */
+enum step { WAITS, CALLS, REFUSED, LATE, INSIDE, BACK };
+
+static const char *const steps[] = {
+	[WAITS] = "it did not begin", [CALLS] = "it has not come out of its monitor",
+	[REFUSED] = "the image's code refused it", [LATE] = "it came too late",
+	[INSIDE] = "it is in its monitor", [BACK] = "it has left its monitor again",
+};
+
+static u8 step_of[NR_CPUS];
+
+/* All cores enter their monitors, or none. The first core that knows decides for all. */
+enum { OPEN, ALL, NONE };
+static atomic_t entered, decision;
+
+/* Devices are confined, or cannot be (-1). */
 static atomic_t confined;
 
-/* Ticks of the time stamp counter that a core waits for the first one: it writes to each device's registers. */
-#define PATIENCE ((u64)tsc_khz * 1000)
+/* Cores that have no monitor, or none any more. */
+static atomic_t outside;
 
-static int confine(struct bh_late *late)
+/* Milliseconds that a core waits for the others in its monitor. */
+#define PATIENCE 1000
+
+/* The machine back: the first core that asks has the answer for all. */
+enum { UNASKED, ASKED, GRANTED, DENIED };
+static atomic_t answer;
+
+static bool release(void)
 {
-	u64 result = call(BH_CONFINE, (ulong)late);
+	u8 *step = &step_of[smp_processor_id()];
+	u64 efer;
+	bool granted;
 
-	atomic_set(&confined, result ? -1 : 1);
-	return result ? -EIO : 0;
+	if (*step == BACK)
+		return true;
+	if (atomic_cmpxchg(&answer, UNASKED, ASKED) == UNASKED) {
+		granted = bh_release(__pa(machine.tables), BH_RELEASE) == BH_OK;
+		atomic_set(&answer, granted ? GRANTED : DENIED);
+	} else {
+		while (atomic_read(&answer) == ASKED)
+			cpu_relax();
+		/* Behind the first one, a monitor leaves each core. */
+		granted = atomic_read(&answer) == GRANTED && bh_release(__pa(machine.tables), BH_RELEASE) == BH_OK;
+	}
+	if (!granted)
+		return false;
+	rdmsrl(MSR_EFER, efer);
+	wrmsrl(MSR_VM_HSAVE_PA, 0);
+	wrmsrl(MSR_EFER, efer & ~EFER_SVME);
+	*step = BACK;
+	atomic_inc(&outside);
+	return true;
+}
+
+/* Devices' interrupts are this Linux' again once no monitor has a core. All cores have stopped until then. */
+static void give_devices(struct bh_late *late)
+{
+	u64 begin = rdtsc_ordered();
+
+	if (bh_own_id() != machine.root.core_ids[0])
+		return;
+	/* One that comes late has its own patience. */
+	while (atomic_read(&outside) < machine.root.cores && rdtsc_ordered() - begin < 4ull * tsc_khz * PATIENCE)
+		cpu_relax();
+	if (atomic_read(&outside) == machine.root.cores && atomic_cmpxchg(&confined, 1, 0) == 1)
+		call(BH_RESTORE, (ulong)late);
 }
 
 static int enter(void *late)
 {
-	u64 begin = rdtsc();
-	u32 core, id = bh_own_id();
+	u32 core, id = bh_own_id(), cpu = smp_processor_id();
+	u64 begin = rdtsc_ordered();
+	u8 *step = &step_of[cpu];
 
-	if (id == machine.root.core_ids[0] && confine(late))
-		return -EIO;
-	while (!atomic_read(&confined) && rdtsc() - begin < PATIENCE)
-		cpu_relax();
-	if (atomic_read(&confined) != 1)
-		return -EIO;
 	for (core = 0; core < machine.root.cores; core++)
 		if (machine.root.core_ids[core] == id)
-			return call(BH_ENTER, core) ? -EIO : 0;
-	return -ENODEV;
+			break;
+	/* Only a test has a core that comes late, or is refused. */
+	if (fail == 9 && core + 1 == machine.root.cores)
+		mdelay(2 * PATIENCE);
+	if (fail == 8 && core + 1 == machine.root.cores)
+		core = BH_CORES;
+	*step = LATE;
+	if (!core)
+		atomic_set(&confined, call(BH_CONFINE, (ulong)late) ? -1 : 1);
+	while (!atomic_read(&confined) && rdtsc_ordered() - begin < (u64)tsc_khz * PATIENCE)
+		cpu_relax();
+	if (atomic_read(&confined) == 1 && atomic_read(&decision) == OPEN) {
+		*step = CALLS;
+		*step = call(BH_ENTER, core) ? REFUSED : INSIDE;
+	}
+	if (*step == INSIDE && atomic_inc_return(&entered) == machine.root.cores)
+		atomic_cmpxchg(&decision, OPEN, ALL);
+	else if (*step != INSIDE)
+		atomic_cmpxchg(&decision, OPEN, NONE);
+	while (atomic_read(&decision) == OPEN) {
+		if (rdtsc_ordered() - begin > (u64)tsc_khz * PATIENCE)
+			atomic_cmpxchg(&decision, OPEN, NONE);
+		cpu_relax();
+	}
+	if (atomic_read(&decision) == ALL)
+		return 0;
+	/* No monitor leaves if another sandbox has begun: then all cores have come, if late. */
+	if (*step == INSIDE)
+		release();
+	else
+		atomic_inc(&outside);
+	give_devices(late);
+	return 0;
 }
-
-/* Numbers of cores that the monitors would not leave, and that they have left. */
-static atomic_t kept, left;
 
 static int leave(void *late)
 {
-	u64 efer, result, begin;
-
-	result = bh_release(__pa(machine.tables), BH_RELEASE);
-	if (result != BH_OK) {
-		atomic_inc(&kept);
-		return 0;
-	}
-	rdmsrl(MSR_EFER, efer);
-	wrmsrl(MSR_VM_HSAVE_PA, 0);
-	wrmsrl(MSR_EFER, efer & ~EFER_SVME);
-	atomic_inc(&left);
-	if (bh_own_id() != machine.root.core_ids[0])
-		return 0;
-	/* Devices' interrupts are this Linux' again once no monitor has a core. */
-	for (begin = rdtsc(); atomic_read(&left) < num_online_cpus() && rdtsc() - begin < PATIENCE;)
-		cpu_relax();
-	call(BH_RESTORE, (ulong)late);
+	/* Only a test has cores that stay. */
+	if ((fail != 10 || !smp_processor_id()) && release())
+		give_devices(late);
 	return 0;
+}
+
+/* Lets all cores enter their monitors. If one does not, those that have are back. */
+static int enter_all(struct bh_late *late)
+{
+	int cpu, err;
+
+	atomic_set(&entered, 0);
+	atomic_set(&outside, 0);
+	atomic_set(&confined, 0);
+	atomic_set(&decision, OPEN);
+	atomic_set(&answer, UNASKED);
+	memset(step_of, WAITS, sizeof(step_of));
+	err = stop_machine(enter, late, cpu_online_mask);
+	if (err)
+		pr_err("bulkhead: the cores cannot be stopped (%d)\n", err);
+	if (err || atomic_read(&decision) == ALL || atomic_read(&answer) == DENIED)
+		return err;
+	if (atomic_read(&confined) < 0) {
+		pr_err("%.*s", (int)min_t(u32, late->len, sizeof(late->says)), late->says);
+		return -EIO;
+	}
+	for_each_online_cpu(cpu)
+		if (step_of[cpu] != BACK)
+			pr_err("bulkhead: core %d did not enter its monitor: %s; all is undone\n", cpu, steps[step_of[cpu]]);
+	return -EIO;
 }
 
 /* Sends an INIT to each core of other sandboxes: it waits for a start-up then, and runs nothing of the image's. */
@@ -396,25 +486,20 @@ static int enable(const struct bh_image *image)
 		goto failed;
 	entry = ktime_get_ns();
 	cpu_hotplug_disable();
-	atomic_set(&confined, 0);
-	err = stop_machine(enter, late, cpu_online_mask);
-	if (atomic_read(&confined) != 1) {
+	err = enter_all(late);
+	if (err) {
 		cpu_hotplug_enable();
-		pr_err("%.*s", (int)min_t(u32, late->len, sizeof(late->says)), late->says);
-		err = -EIO;
 		goto failed;
 	}
 	machine.entry = ktime_get_ns() - entry;
 	machine.whole = ktime_get_ns() - begin;
-	if (err)
-		pr_err("bulkhead: a core did not enter its monitor (%d)\n", err);
 	machine.on = true;
 	__module_get(THIS_MODULE);
 	kfree(given);
 	machine.late = late;
 	pr_info("bulkhead: %llu MiB at %#llx and %u cores are other sandboxes' now; %llu us in all, %llu of them with all cores stopped\n",
 		machine.len >> 20, machine.at, machine.count, machine.whole / 1000, machine.entry / 1000);
-	return err;
+	return 0;
 failed:
 	if (others)
 		reset_others();
@@ -430,13 +515,14 @@ static int disable(void)
 
 	if (!machine.on)
 		return -ENOENT;
-	atomic_set(&kept, 0);
-	atomic_set(&left, 0);
+	atomic_set(&answer, UNASKED);
 	err = stop_machine(leave, machine.late, cpu_online_mask);
-	if (!err && atomic_read(&kept)) {
+	if (!err && atomic_read(&answer) != GRANTED) {
 		pr_err("bulkhead: other sandboxes run: bulkheadctl list shows them, bulkheadctl stop ends one\n");
 		err = -EBUSY;
 	}
+	if (!err && fails(10))
+		err = -EIO;
 	if (err)
 		return err;
 	cpu_hotplug_enable();

@@ -55,26 +55,54 @@ back:
 	return err;
 }
 
+/* What stands in the way of a block, as its pages look now. */
+enum holds { NOTHING, PERHAPS, ALWAYS };
+
+static enum holds holds(u64 start, u64 len)
+{
+	ulong pfn, end = PHYS_PFN(start + len);
+	enum holds found = NOTHING;
+	struct page *page;
+
+	for (pfn = PHYS_PFN(start); pfn < end; pfn++) {
+		page = pfn_to_online_page(pfn);
+		/* Set aside at boot: the kernel's image, a crash kernel's memory, tables. */
+		if (page && PageReserved(page))
+			return ALWAYS;
+		/* In use, and none that the kernel moves: not memory of programs or files. */
+		if (!page || (page_ref_count(page) && !PageLRU(compound_head(page)) && !__PageMovable(page)))
+			found = PERHAPS;
+	}
+	return found;
+}
+
 int bh_take(u64 len, u64 *at)
 {
 	u64 block = memory_block_size_bytes(), start;
 	int tried = 0, err = -ENOMEM;
+	enum holds most;
 
 	if (!len || len % block) {
 		pr_err("bulkhead: the image takes %llu MiB, and this Linux gives memory in blocks of %llu MiB: say memory = \"%llu MiB\" in [under_linux]\n",
 		       len >> 20, block >> 20, max(block, round_up(len, block)) >> 20);
 		return -EINVAL;
 	}
-	/* Addresses in the image have 31 bits. From the top down: low memory has most that cannot move. */
-	for (start = (1ull << 31) - len; start >= len; start -= block) {
-		if (region_intersects(start, len, IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY, IORES_DESC_NONE) !=
-		    REGION_INTERSECTS)
-			continue;
-		tried++;
-		err = cut(start, len);
-		if (!err) {
-			*at = start;
-			return 0;
+	/*
+	 * Addresses in the image have 31 bits. From the top down: low memory has most that cannot move. A kernel tells its
+	 * log of each page that does not move, so blocks without any come first. A look can be wrong.
+	 */
+	for (most = NOTHING; most <= PERHAPS; most++) {
+		for (start = (1ull << 31) - len; start >= len; start -= block) {
+			if (region_intersects(start, len, IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY,
+					      IORES_DESC_NONE) != REGION_INTERSECTS || holds(start, len) != most)
+				continue;
+			cond_resched();
+			tried++;
+			err = cut(start, len);
+			if (!err) {
+				*at = start;
+				return 0;
+			}
 		}
 	}
 	pr_err("bulkhead: %d blocks of %llu MiB tried, and not one can be had (%d): free memory, or boot with movable_node or kernelcore=\n",

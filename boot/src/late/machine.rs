@@ -30,6 +30,12 @@ impl RecordMemory for Image {
     fn store(&mut self, _: u64, _: u64) {}
 }
 
+/// Keeps cores of other sandboxes from their monitors, or lets them go there.
+pub fn hold(held: bool) {
+    // SAFETY: the start-up code's page, which is installed. The write is volatile, since other cores read there.
+    unsafe { (trampoline::HELD as *mut u32).write_volatile(held.into()) };
+}
+
 /// A machine on which a Linux runs.
 pub struct Running<'a> {
     late: &'a Late,

@@ -31,7 +31,7 @@ use bulkhead_handover::info::Info;
 use bulkhead_handover::x86::Header;
 use bulkhead_handover::x86::late::{CONFINE, ENTER, Late, PREPARE, RESTORE, SAYS};
 use bulkhead_launch::{Image, Op, play, start_cores, start_of, verify_moved};
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed};
 use devices::Devices;
 use machine::{Image as Memory, Running};
 use stop::Stop;
@@ -57,6 +57,8 @@ unsafe extern "C" {
 /// Text of a refusal.
 static SAID: [AtomicU8; SAYS] = [const { AtomicU8::new(0) }; SAYS];
 static LEN: AtomicUsize = AtomicUsize::new(0);
+/// Cores of the Linux that have come to enter their monitors.
+static ENTERED: AtomicUsize = AtomicUsize::new(0);
 
 /// Takes a byte of a message.
 fn put(byte: u8) {
@@ -148,7 +150,8 @@ fn prepare(late: &Late) -> Result<(), Stop> {
     play(&mut Memory, image.launch, 0);
     trampoline::install();
     back::install();
-    // Their guests run from here on.
+    // Until all cores of the Linux are in their monitors, all can be undone.
+    machine::hold(true);
     start_cores(others, &mut machine).map_err(Stop::Core)?;
     Ok(())
 }
@@ -169,6 +172,10 @@ fn enter(core: u64, rsp: u64, rip: u64) -> u64 {
         return u64::MAX;
     }
     core_state::save(blocks.start + core * PAGE, rsp, rip);
+    if ENTERED.fetch_add(1, AcqRel) + 1 == root.cores as usize {
+        // The others' guests run from here on.
+        machine::hold(false);
+    }
     core_state::leave(start_of(root, core as usize))
 }
 

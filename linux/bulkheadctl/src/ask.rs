@@ -59,7 +59,7 @@ impl Other<'_> {
         self.machine.status(self.index)
     }
 
-    fn stop(&self) -> Result<String, Wrong> {
+    pub fn stop(&self) -> Result<String, Wrong> {
         let before = self.status()?;
         if !lives(before.state) {
             return Ok(format!("{} is {} already\n", self.name, name_of(before.state)));
@@ -148,6 +148,6 @@ impl Other<'_> {
     }
 }
 
-fn lives(state: State) -> bool {
+pub fn lives(state: State) -> bool {
     matches!(state, State::Launching | State::Running)
 }

@@ -74,6 +74,11 @@ impl Machine {
         self.info.control >> index & 1 != 0
     }
 
+    /// Tells if the manifest has that one end when this Linux takes the machine back.
+    pub fn releases(&self, index: usize) -> bool {
+        self.info.released >> index & 1 != 0
+    }
+
     /// Tells if it sees that one's report.
     pub fn observes(&self, index: usize) -> bool {
         self.reports[index].is_some()

@@ -32,7 +32,7 @@ const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
   load SANDBOX FILE        another program, an ELF file or what `bulkhead pack` made of it; restarts it
   unload SANDBOX           the image's program again; restarts it
   machine enable IMAGE     starts an image of `bulkhead build --under-linux`; this Linux becomes a sandbox
-  machine disable          ends it, when all other sandboxes have ended
+  machine disable          ends it, when the others have ended; stops those that let it (release)
   machine status           tells if an image runs
   kick                     moves this sandbox' progress words, until it is told to end
 options:
@@ -120,7 +120,7 @@ fn run(options: &Options) -> Result<String, Wrong> {
     match words[..] {
         ["kick"] => return kick::kick(),
         ["machine", "enable", file] => return under::enable(file),
-        ["machine", "disable"] => return under::disable(),
+        ["machine", "disable"] => return under::disable(options.wait),
         ["machine", ..] => return under::status(),
         _ => {}
     }

@@ -1,8 +1,11 @@
 //! Starts an image under this Linux, and ends it.
 
 use crate::Wrong;
+use crate::ask::{Other, lives};
+use crate::machine::Machine;
 use bulkhead_linux::late;
 use std::io;
+use std::time::Duration;
 
 /// Says what failed, and where the reason is.
 fn wrong(error: &io::Error) -> Wrong {
@@ -23,10 +26,34 @@ pub fn enable(file: &str) -> Result<String, Wrong> {
     status()
 }
 
-/// Ends the image that runs.
-pub fn disable() -> Result<String, Wrong> {
+/// Ends the image that runs, and before it the sandboxes that the manifest lets this end.
+pub fn disable(wait: Duration) -> Result<String, Wrong> {
+    let state = late::state().map_err(|why| wrong(&why))?;
+    if state.on != 0 {
+        end_others(wait)?;
+    }
     late::disable().map_err(|why| wrong(&why))?;
     status()
+}
+
+/// Stops all others that live, or none: if one of them is not to be ended.
+fn end_others(wait: Duration) -> Result<(), Wrong> {
+    let machine = Machine::open()?;
+    let names = &machine.info.sandboxes;
+    let lives = |n: &usize| machine.known(*n).status.is_some_and(|now| lives(now.state));
+    let others = (0..names.len()).filter(|n| *n != machine.info.index).filter(lives);
+    let (asked, stay): (Vec<_>, Vec<_>) = others.partition(|n| machine.releases(*n));
+    if !stay.is_empty() {
+        let stay: Vec<_> = stay.iter().map(|n| format!("`{}`", names[*n])).collect();
+        return Err(format!(
+            "{} would have to end first, and there is no `release = \"ask\"` in the manifest: bulkheadctl stop",
+            stay.join(", ")
+        ));
+    }
+    for index in asked {
+        Other { machine: &machine, index, name: &names[index], wait }.stop()?;
+    }
+    Ok(())
 }
 
 /// Tells if an image runs, and where.

@@ -194,6 +194,8 @@ pub struct Info {
     pub control: u32,
     /// Those that it may stop, start and restart, as sets.
     pub rights: [u32; 3],
+    /// Those that are ended when it takes the machine back, as a set.
+    pub released: u32,
     /// All sandboxes' names, by index.
     pub sandboxes: Vec<String>,
     /// Bytes of the image.
@@ -231,12 +233,13 @@ impl Info {
             loads: (window.writable == 1 && window.messages == info::PROGRAM)
                 .then_some(window.message as usize),
         };
-        let [stop, start, restart, _] = page.rights;
+        let [stop, start, restart, released] = page.rights;
         Ok(Self {
             name: text(&page.name),
             index: page.sandbox as usize,
             control: page.control,
             rights: [stop, start, restart],
+            released,
             sandboxes: page.names.iter().take(page.sandboxes as usize).map(text).collect(),
             image: page.image,
             hz: page.clock.hz,

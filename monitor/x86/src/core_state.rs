@@ -161,6 +161,12 @@ impl<S: Shell> Interrupts for Frame<S> {
         icr::is_aim(cores, message)
     }
 
+    fn dismiss(&self, id: u32) {
+        // The guest of such a core does not take it, and its monitor takes it in its next window.
+        const INIT_MODE: u64 = 5 << 8 | 1 << 14;
+        self.send(u64::from(id) << 32 | INIT_MODE);
+    }
+
     fn hear(&self) {
         S::hear();
     }

@@ -22,6 +22,9 @@ pub const ADAPTIVE: u32 = 1 << 16;
 /// [`Window::messages`]: a program that the receiver's monitor runs from its next start on.
 pub const PROGRAM: u32 = 5;
 
+/// Index of a set in [`Info::rights`].
+pub const RELEASED: usize = 3;
+
 /// [`Window::kind`]: memory for a channel that is made at run time. `message` is its number, `messages` the index of
 /// the sandbox that offers it; `writable` is 1 if that is this one. A page of the other's lies behind the `size` bytes.
 pub const LINK: u32 = 2;
@@ -98,7 +101,8 @@ pub struct Info {
     pub image: u64,
     /// All sandboxes' names, by index.
     pub names: [[u8; NAME]; MAX_SANDBOXES],
-    /// Those that this one may stop, start and restart, as sets; the fourth is empty.
+    /// Those that this one may stop, start and restart, as sets. The fourth, [`RELEASED`], is for a Linux that ran
+    /// before: those that are ended when it takes the machine back.
     pub rights: [u32; 4],
     /// Kind of its monitor, as [`crate::image::Header::monitors`] names it. It tells the instruction of hypercalls.
     pub monitors: u64,

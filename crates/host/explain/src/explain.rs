@@ -344,14 +344,14 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let rule = match function.bridge {
         Some(_) if !owner::shown(who, function) => answer.rule,
         None if !matches!(answer.allow, Allow::Has) => answer.rule,
-        _ => within_own(function, at, denial),
+        _ => within_own(configured(plan, who, at).is_some(), function, at, denial),
     };
     words(access, denial, Answer { rule, ..answer })
 }
 
 /// Returns the rule for a register of an own function, or of a bridge that is shown. A record has no width, so the rule
 /// names it beside the allowed values. A read can only have the wrong form.
-fn within_own(function: &Function, at: u64, denial: &Denial) -> Rule {
+fn within_own(configured: bool, function: &Function, at: u64, denial: &Denial) -> Rule {
     const MESSAGE: Rule = Rule::of("messages");
     const TABLE: Rule = MESSAGE.with("its table takes 32 and 64 bits at a time");
     const BASE: Rule = Rule::of("pci-functions").with(
@@ -360,7 +360,7 @@ fn within_own(function: &Function, at: u64, denial: &Denial) -> Rule {
     if function.bridge.is_some() {
         return const { Rule::of("bridge-fixed") };
     }
-    if configured(plan, who, at).is_none() {
+    if !configured {
         // The pages with an MSI-X table are all of its memory that is mediated.
         let message = function.msix.is_some_and(|msix| {
             at.wrapping_sub(msix.table) < u64::from(msix.vectors) * 16 && at.is_multiple_of(4)

@@ -30,6 +30,10 @@ pub fn page(plan: &Plan, index: usize, args: &str) -> Info {
     let set = |rights: &[plan::Right]| rights.iter().fold(0, |set, right| set | 1 << right.sandbox);
     info.rights.iter_mut().zip(&sandbox.control).for_each(|(to, rights)| *to = set(rights));
     info.control = info.rights.iter().fold(0, |all, set| all | set);
+    if plan.runs(index) {
+        let released = plan.sandboxes.iter().enumerate().filter(|(_, other)| other.releases);
+        info.rights[info::RELEASED] = released.fold(0, |set, (n, _)| set | 1 << n);
+    }
     info.image = plan.image.len;
     info.monitors = monitors(plan);
     let alive = sandbox.watch.and_then(|watch| watch.alive);

@@ -484,6 +484,7 @@ mod tests {
             .map(|seen| match seen {
                 Seen::Own(f) => ("own", f.function.bdf.0),
                 Seen::Bridge(f) => ("bridge", f.bdf.0),
+                Seen::Fixed(f) => ("fixed", f.bdf.0),
                 Seen::Placeholder(bdf) => ("placeholder", bdf.0),
             })
             .collect();

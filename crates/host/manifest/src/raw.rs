@@ -187,12 +187,26 @@ pub struct Sandbox {
     /// True if it starts with the machine.
     #[serde(default = "yes")]
     pub autostart: bool,
+    /// Its answer when the Linux of `[under_linux]` takes the machine back.
+    #[serde(default)]
+    pub release: Release,
     /// True if it is being tried out. An access that is not granted is then recorded and answered as absent, and
     /// `bulkhead run` prints the line that would grant it. Not in releases.
     #[serde(default)]
     pub learn: bool,
     /// Its importance for the system. Shown by `bulkhead plan`.
     pub criticality: Option<Criticality>,
+}
+
+/// Answer of a sandbox when the Linux that ran before takes the machine back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Release {
+    /// It is not ended. The machine stays as it is while it lives.
+    #[default]
+    Never,
+    /// That Linux asks, and it is ended.
+    Ask,
 }
 
 /// Build of a monitor: all have one source.

@@ -390,6 +390,8 @@ pub struct Sandbox {
     pub snapshot: u64,
     /// Starts with the machine.
     pub autostart: bool,
+    /// It is ended when the Linux that ran before takes the machine back.
+    pub releases: bool,
     /// It is being tried out: accesses that are not granted are noted for its author.
     pub learn: bool,
     /// Its importance according to the manifest's author; shown, not acted on.
@@ -418,6 +420,7 @@ impl Default for Sandbox {
             spare: Build::Usual,
             snapshot: 0,
             autostart: true,
+            releases: false,
             learn: false,
             criticality: None,
         }

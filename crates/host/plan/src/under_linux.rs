@@ -6,8 +6,8 @@
 //! that starts the machine itself.
 
 use crate::{
-    Arch, Bdf, Channel, Function, Granted, Guest, Iommu, IommuKind, Place, Plan, RIGHTS, Sandbox,
-    Span, System, Wanted,
+    Arch, Bdf, Channel, Function, Granted, Guest, Iommu, IommuKind, Place, Plan, RIGHTS, Right,
+    Sandbox, Span, System, Wanted,
 };
 use bulkhead_layout::MAX_CORES;
 use bulkhead_layout::monitor::Action;
@@ -178,8 +178,18 @@ impl System {
             let help = format!("leave it 1 to {MAX_CORES} of the machine's {}", core_ids.len());
             return Err(Refused { place: own.place.clone(), message, help });
         }
+        // It asks by the right to stop.
+        let mut control = own.control.clone();
+        let released =
+            self.sandboxes.iter().enumerate().filter(|(_, other)| other.sandbox.releases);
+        for (sandbox, _) in released {
+            if !control[0].iter().any(|right| right.sandbox == sandbox) {
+                control[0].push(Right { sandbox, every: Right::EVERY });
+            }
+        }
         let sandbox = Sandbox {
             guest: Guest::Running,
+            control,
             core_ids: cores.iter().map(|core| core_ids[*core]).collect(),
             cores,
             devices: Vec::new(),
@@ -324,8 +334,8 @@ fn refuse_rights(
 mod tests {
     use super::*;
     use crate::{
-        Alternative, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Right,
-        Role, Watch,
+        Alternative, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Role,
+        Watch,
     };
 
     const MIB: u64 = 1 << 20;
@@ -420,6 +430,27 @@ mod tests {
         assert_eq!((turned.links[0].owner, &turned.links[0].to[..]), (1, &[2][..]));
         assert_eq!((&turned.ends_with[..], &turned.restarts[..]), (&[2, 1][..], &[(1, 1)][..]));
         assert_eq!(turned.under_linux.map(|under| under.sandbox), Some(2));
+    }
+
+    #[test]
+    fn it_may_stop_those_that_are_released_and_no_others() {
+        let mut system = system();
+        let stops = |system: &System| {
+            let turned = system.under_linux(BASE, usize::MAX).unwrap();
+            let rights = turned.sandboxes[2]
+                .sandbox
+                .control
+                .clone()
+                .map(|rights| rights.iter().map(|right| right.sandbox).collect::<Vec<_>>());
+            rights
+        };
+        system.sandboxes[1].sandbox.control = Default::default();
+        assert_eq!(stops(&system), [vec![], vec![], vec![]]);
+        system.sandboxes[2].sandbox.releases = true;
+        assert_eq!(stops(&system), [vec![1], vec![], vec![]]);
+        // One that it may stop anyway has no second right, and keeps its time.
+        system.sandboxes[1].sandbox.control[0] = vec![right(0), right(2)];
+        assert_eq!(stops(&system), [vec![0, 1], vec![], vec![]]);
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub struct Shared {
     /// Names by which a message to several cores reaches this one, as the architecture has them; 0 where it has none.
     /// Only with [`need::RUNNING`].
     pub names: AtomicU32,
+    /// First core's: 1 once a core has been left to its guest for good. Only with [`need::RUNNING`].
+    pub left: AtomicU32,
 }
 
 /// Memory that the host has laid out for the monitor. Lists and words come from the host's configuration, so an
@@ -190,6 +192,8 @@ pub trait Interrupts {
     fn send(&self, message: u64);
     /// Tells if a message goes to cores of this set and to no monitor.
     fn is_aim(cores: &[u64; 4], message: u64) -> bool;
+    /// Takes a core out of its monitor, by the core's identity. Only with [`need::RUNNING`].
+    fn dismiss(&self, _id: u32) {}
     /// Takes a doorbell that is pending.
     fn hear(&self);
     /// Sleeps until [`Local::doorbell`] is set.

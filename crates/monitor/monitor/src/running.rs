@@ -8,6 +8,9 @@ use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{Cause, State};
 use core::sync::atomic::Ordering;
 
+/// Microseconds until a core has been taken out of its monitor.
+const DISMISSED: u64 = 100;
+
 /// Tells if the guest of this sandbox is such a Linux.
 #[inline(always)]
 pub fn runs<M: Monitor>(m: &M) -> bool {
@@ -26,18 +29,16 @@ pub fn begin<M: Monitor>(m: &M) {
 }
 
 /// Gives this core back, by an instruction of `length` bytes, if all other sandboxes have ended.
+///
+/// From then on this core is confined no more. So before it leaves, the core that leads each other sandbox is taken out
+/// of its monitor, and no request can begin one any more. A start that is under way at this moment is lost. The first
+/// core decides for all, and the sandbox' other cores leave when they ask (`crates/monitor/launch/tests/leaving.rs`).
 #[inline(never)]
 pub fn call<M: Monitor>(m: &M, length: u8) -> Outcome {
-    let config = m.config();
-    let live = |sandbox: &u32| {
-        let status = m.mailbox(*sandbox).status.load(Ordering::Acquire);
-        matches!(State::of(status as u8 as u32), State::Launching | State::Running)
-    };
-    let mut others = (0..config.sandboxes).filter(|sandbox| *sandbox != config.sandbox);
     // A program can make calls by a port, and its tables do not lead back.
     let refused = if !runs(m) || m.privilege() != 0 {
         NO_CALL
-    } else if others.any(|sandbox| live(&sandbox)) {
+    } else if !leaves(m) {
         BUSY
     } else {
         m.give_back();
@@ -45,4 +46,30 @@ pub fn call<M: Monitor>(m: &M, length: u8) -> Outcome {
     };
     m.answer(refused);
     Outcome::skip(Cause::Hypercall, length)
+}
+
+/// Tells if this core may leave. No other sandbox begins a life then.
+fn leaves<M: Monitor>(m: &M) -> bool {
+    let (config, left) = (m.config(), &m.shared(0).left);
+    if left.load(Ordering::Acquire) != 0 {
+        return true;
+    }
+    let others = || (0..config.sandboxes).filter(|sandbox| *sandbox != config.sandbox);
+    let lives = |sandbox: u32| {
+        let status = m.mailbox(sandbox).status.load(Ordering::Acquire);
+        matches!(State::of(status as u8 as u32), State::Launching | State::Running)
+    };
+    if others().any(lives) {
+        return false;
+    }
+    // Its other cores wait for that one.
+    let first = |sandbox: u32| config.first_core.get(sandbox as usize);
+    others().filter_map(first).for_each(|id| m.dismiss(*id));
+    // Until it has come: a monitor takes it in its next window.
+    let begin = m.now();
+    while m.now().wrapping_sub(begin) < DISMISSED * M::MICROSECOND {
+        core::hint::spin_loop();
+    }
+    left.store(1, Ordering::Release);
+    true
 }

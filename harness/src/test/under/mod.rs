@@ -25,6 +25,8 @@ use std::time::Duration;
 const PATTERN: usize = 1 << 20;
 /// The module that attacks, for Debian's newer kernel for clouds.
 const STRIKE: &str = "bhstrike.ko";
+/// An image of [`asking`].
+const ASKS: &str = "ask.img";
 /// The word that ends a script that succeeded.
 const DONE: &str = "under: done";
 
@@ -57,6 +59,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("under/rounds-2000", 8_000, |bench| rounds(bench, 2_000, 7_900)),
         Job::one("under/confined", 300, |bench| confined_rounds(bench, 20, 280)),
         Job::one("under/refused", 150, refused),
+        Job::one("under/release", 100, release),
         Job::one("under/show", 260, show),
     ];
     for kernel in ["6.1", "6.1-cloud", "6.12-cloud"] {
@@ -68,7 +71,9 @@ pub fn jobs() -> Vec<Job> {
         let name = format!("under/xapic-{kernel}");
         jobs.push(Job::one(name, 150, move |bench| kernels(bench, kernel, Kind::Plain)));
     }
-    jobs.push(Job::one("under/crash-kernel", 150, crash_kernel));
+    for (name, place) in [("under/crash-kernel", ""), ("under/crash-kernel-inside", "@1856M")] {
+        jobs.push(Job::one(name, 150, move |bench| crash_kernel(bench, place)));
+    }
     jobs.extend(audit::jobs());
     jobs.extend(attack::jobs());
     jobs
@@ -83,12 +88,37 @@ fn pattern() -> Vec<u8> {
 
 /// Loads the system.
 fn checked(machine: Kind) -> Result<Checked, String> {
-    let manifest = crate::build::root().join(match machine {
+    load_from(&crate::build::root().join(match machine {
         Kind::Confined => "systems/under-linux.toml",
         Kind::Remaps | Kind::Plain => "tests/under/unconfined.toml",
-    });
+    }))
+}
+
+fn load_from(manifest: &Path) -> Result<Checked, String> {
     let options = bulkhead_manifest::Options { artifacts: Some(artifacts()), ..Default::default() };
-    load(&manifest, &options).map_err(|found| bulkhead_manifest::render::human(&found, false))
+    load(manifest, &options).map_err(|found| bulkhead_manifest::render::human(&found, false))
+}
+
+/// Loads a system in which the Linux ends `flight` by taking its machine back, and in no other way. `stays` does not
+/// agree to that.
+fn asking(bench: &Bench) -> Result<Checked, String> {
+    let root = crate::build::root();
+    let text = std::fs::read_to_string(root.join("tests/under/unconfined.toml"));
+    let text = text.map_err(|e| e.to_string())?;
+    let changes = [
+        ("../../machines", format!("{}/machines", root.display())),
+        ("cores = [1]", "cores = [1]\nrelease = \"ask\"".into()),
+        ("stop = [\"flight\"]", "stop = [\"stays\"]".into()),
+        ("observe = [\"flight\"]", "observe = [\"flight\", \"stays\"]".into()),
+    ];
+    let mut text = changes.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    text.push_str(
+        "\n[[sandbox]]\nname = \"stays\"\ncores = [2]\nmemory = \"8 MiB\"\n\
+         guest = { kind = \"bare\", program = \"artifact:duty\" }\n",
+    );
+    let manifest = bench.dir.join("ask.toml");
+    std::fs::write(&manifest, text).map_err(|e| e.to_string())?;
+    load_from(&manifest)
 }
 
 /// Makes the file for so many cores.
@@ -112,6 +142,10 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
     // Without its second core, `flight` has none.
     if linux.cores > 2 {
         file("fewer.img", image(linux.machine, linux.cores - 1)?);
+    }
+    if linux.script.contains(ASKS) {
+        let late = bulkhead_run::build_late(&asking(bench)?, &artifacts(), linux.cores);
+        file(ASKS, late.map_err(|e| e.to_string())?.file());
     }
     let strike = std::fs::read(artifacts().join(STRIKE)).map_err(|e| format!("{STRIKE}: {e}"))?;
     file(STRIKE, strike);
@@ -316,22 +350,24 @@ fn kernels(bench: &Bench, kernel: &str, machine: Kind) -> Result<String, String>
     Ok(format!("4 rounds, {memory}; /dev/vda: {pieces}"))
 }
 
-/// Memory for a crash kernel lies above the block, in one line of `/proc/iomem` with it.
-fn crash_kernel(bench: &Bench) -> Result<String, String> {
+/// Memory for a crash kernel lies above the block, in one line of `/proc/iomem` with it. Or it lies where the block
+/// would be, and the block is taken elsewhere: no page is tried that cannot move.
+fn crash_kernel(bench: &Bench, place: &str) -> Result<String, String> {
     let text = run(
         bench,
         &Linux {
             kernel: "6.12-cloud",
             cores: 2,
             script: include_str!("rounds.sh"),
-            arguments: "4,0,/dev/vda crashkernel=64M".into(),
+            arguments: format!("4,0,/dev/vda crashkernel=64M{place}"),
             machine: Kind::Remaps,
             disks: &["virtio-blk-pci"],
             limit: Duration::from_secs(130),
         },
     )?;
     complaints(&text)?;
-    Ok(said(&text, "under: 4 rounds, "))
+    let said = said(&text, "under: 4 rounds, ");
+    if said.ends_with(", 0 pages did not move") { Ok(said) } else { Err(text) }
 }
 
 /// `make run-under-linux`, as a user has it without a terminal.
@@ -347,6 +383,23 @@ fn show(_: &Bench) -> Result<String, String> {
         Some(part) => Err(format!("\"{part}\" was not shown:\n{said}")),
         None => Ok(format!("{} lines", said.lines().count())),
     }
+}
+
+/// The Linux takes its machine back: one sandbox lets it, and one does not.
+fn release(bench: &Bench) -> Result<String, String> {
+    run(
+        bench,
+        &Linux {
+            kernel: "6.12-cloud",
+            cores: 3,
+            script: include_str!("release.sh"),
+            arguments: String::new(),
+            machine: Kind::Remaps,
+            disks: &[],
+            limit: Duration::from_secs(80),
+        },
+    )?;
+    Ok("one was ended, and one not".into())
 }
 
 /// Each step fails in turn.

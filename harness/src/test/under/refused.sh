@@ -40,13 +40,29 @@ done
 # The core does not come: its start-up is not sent.
 echo 7 >/sys/module/bulkhead/parameters/fail
 refused "a core that does not answer" $image "the core with APIC ID 1 did not start"
+# A core does not enter its monitor when others have, or comes too late.
+echo 8 >/sys/module/bulkhead/parameters/fail
+refused "a core that its monitor does not get" $image "core 2 did not enter its monitor: the image's code refused it"
+echo 9 >/sys/module/bulkhead/parameters/fail
+refused "a core that comes too late" $image "core 2 did not enter its monitor: it came too late"
 echo 0 >/sys/module/bulkhead/parameters/fail
 bulkheadctl machine enable $image || end "not enabled: $(dmesg | tail -3)"
 bulkheadctl machine enable $image 2>&1 | grep -q "an image runs already" || end "enabled twice"
+# A kernel that gets a fault at a register of machine checks panics.
+dmesg -c >/dev/null
+echo 1 >/sys/devices/system/machinecheck/machinecheck0/check_interval
+sleep 3
+echo 300 >/sys/devices/system/machinecheck/machinecheck0/check_interval
+dmesg | grep -q "MSR access" && end "an MSR: $(dmesg | grep MSR)"
 rmmod bulkhead 2>/dev/null && end "the module went away under its image"
 echo 0 >/sys/devices/system/cpu/cpu2/online 2>/dev/null && end "a core went offline"
 echo mem >/sys/power/state 2>/dev/null && end "the machine was put to sleep"
 bulkheadctl stop flight || end "flight does not stop"
+# One core has the machine, and another one is a guest yet: no sandbox begins beside the first one.
+echo 10 >/sys/module/bulkhead/parameters/fail
+bulkheadctl machine disable 2>/dev/null && end "step 10 does not fail"
+taskset 4 bulkheadctl --wait 2 start flight 2>&1 | grep -q "that it runs: it is stopped" || end "flight began beside a core that nothing confines: $(taskset 4 bulkheadctl list)"
+echo 0 >/sys/module/bulkhead/parameters/fail
 bulkheadctl machine disable || end "not disabled: $(dmesg | tail -3)"
 rmmod bulkhead || end "the module does not go"
 echo "under: done"

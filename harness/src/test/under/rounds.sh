@@ -58,7 +58,7 @@ wait $work
 [ "$(cat /sys/devices/system/cpu/online)" = "$online" ] || end "cores online: $(cat /sys/devices/system/cpu/online)"
 after=$(awk '/MemTotal/ { print $2 }' /proc/meminfo)
 [ "$after" -ge "$total" ] || end "memory before $total KiB, after $after KiB"
-echo "under: $n rounds, memory $total and $after KiB, iomem lines $before and $(grep -c . /proc/iomem)"
+echo "under: $n rounds, memory $total and $after KiB, iomem lines $before and $(grep -c . /proc/iomem), $(dmesg | grep -c 'page dumped because: unmovable page') pages did not move"
 # No complaints are its own lines, and those of a page that cannot move: another block is tried then.
 page='\] (page:|flags: |raw: |head: |page_type: |anon flags: |page dumped because: unmovable page)'
 dmesg -r | grep -E '^<[0-4]>' | grep -vE "bulkhead: other sandboxes run|$page" | sed 's/^/under: log /'

@@ -41,11 +41,12 @@ pub struct Late {
     pub says: [u8; SAYS],
 }
 
-/// First argument of the code: the image is looked at, and the cores of all other sandboxes start. Then comes the
-/// address of a [`Late`]. The result is 0, or the number of the refusal.
+/// First argument of the code: the image is looked at, and the cores of all other sandboxes come to the start-up page.
+/// Then comes the address of a [`Late`]. The result is 0, or the number of the refusal.
 pub const PREPARE: u64 = 0;
 /// First argument of the code: this core enters its monitor. Then come its number in its sandbox, and the stack pointer
-/// and the instruction with which the Linux goes on. It has returned from there if there is no result.
+/// and the instruction with which the Linux goes on. It has returned from there if there is no result. The other
+/// sandboxes begin when the last core of the Linux comes.
 pub const ENTER: u64 = 1;
 /// First argument of the code: all cores of the Linux have stopped, and its devices are confined from here on. The
 /// other arguments and the result are those of [`PREPARE`]. If it is refused, devices are as before.

@@ -110,7 +110,10 @@ pub fn model_specific(who: &Sandbox, number: u32) -> Answer {
     }
     let checked = [msr::APIC_BASE, msr::EFER, msr::X2APIC_ICR].contains(&number)
         || (msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST).contains(&number);
+    let running = who.guest == Guest::Running;
     let quiet = linux(who).then(|| Quiet::find(msr::ABSENT, number)).flatten();
+    let seen = running.then(|| Quiet::find(msr::ABSENT_RUNNING, number)).flatten();
+    let quiet = quiet.or(seen);
     let rest = match quiet {
         Some(value) => format!("read as {value:#x} and written to nowhere, no record"),
         None => "denied with #GP and a record".to_owned(),

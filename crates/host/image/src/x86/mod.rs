@@ -188,7 +188,11 @@ impl<V: Virtualization> Target for V {
             config.ports = tail.append(&ports::absent(plan, runs));
         }
         let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
-        config.msrs = tail.append(if linux { V::ABSENT } else { &only_needed });
+        config.msrs = match (linux, runs) {
+            (_, true) => tail.append(&[V::ABSENT, msr::ABSENT_RUNNING].concat()),
+            (true, _) => tail.append(V::ABSENT),
+            _ => tail.append(&only_needed),
+        };
         // A Linux that runs already has seen all leaves.
         config.cpuid = tail.append(if runs { &[] } else { V::CPUID });
         // A Linux that finds the ports makes two exits of each access, and a thousand

@@ -203,6 +203,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         spare: built(item.spare),
         snapshot: super::snapshot::pages(item).unwrap_or(0),
         autostart: item.autostart && !super::role::waits(cx, &item.name),
+        releases: item.release == raw::Release::Ask,
         learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {
             raw::Criticality::Low => plan::Criticality::Low,

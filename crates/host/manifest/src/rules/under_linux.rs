@@ -3,7 +3,7 @@
 
 use super::Context;
 use crate::diagnostic::Diagnostic;
-use crate::raw::{Dma, Guest};
+use crate::raw::{Dma, Guest, Release};
 use crate::shape::brief;
 use crate::size;
 use crate::source::k;
@@ -43,6 +43,25 @@ pub fn under_linux_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     );
     let at = cx.document.at(&[k("under_linux"), k("memory")]);
     found.push(Diagnostic::new("under-linux-memory", at, message).help(help));
+}
+
+/// A sandbox that is ended when a Linux takes the machine back has such a Linux, and is another one.
+pub fn under_linux_release(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for sandbox in cx.sandboxes.iter().filter(|sandbox| sandbox.release == Release::Ask) {
+        let name = &sandbox.name;
+        let (message, help) = match &cx.under_linux {
+            None => (
+                format!("`{name}` starts under no Linux that could ask"),
+                "add `[under_linux]`, or leave `release` out",
+            ),
+            Some(under) if under.sandbox == *name => {
+                (format!("`{name}` is the Linux that asks"), "leave `release` out")
+            }
+            Some(_) => continue,
+        };
+        let at = cx.at(sandbox, &[k("release")]);
+        found.push(Diagnostic::new("under-linux-release", at, message).help(help));
+    }
 }
 
 /// How the system starts so, if its manifest says it right.
