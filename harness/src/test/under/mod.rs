@@ -168,11 +168,15 @@ fn disk(dir: &Path, n: usize) -> Result<PathBuf, String> {
 }
 
 /// Complaints in a script's log: other bytes, failed writes, warnings of the kernel.
-fn complaints(text: &str) -> Result<(), String> {
+fn wrong(text: &str) -> impl Iterator<Item = &str> {
     let wrong = |line: &&str| {
         ["other bytes", "a write failed", "under: log "].iter().any(|bad| line.contains(bad))
     };
-    let found: Vec<_> = text.lines().filter(wrong).take(8).collect();
+    text.lines().filter(wrong)
+}
+
+fn complaints(text: &str) -> Result<(), String> {
+    let found: Vec<_> = wrong(text).take(8).collect();
     if found.is_empty() { Ok(()) } else { Err(format!("{}\n{text}", found.join("\n"))) }
 }
 
@@ -205,8 +209,12 @@ fn take(listener: &TcpListener) -> Result<u64, String> {
     }
 }
 
-/// Again and again, while three disks and a connection are busy.
-fn rounds(bench: &Bench, count: usize, seconds: u64) -> Result<String, String> {
+/// Again and again, while three disks and a connection are busy. Returns the log, and the bytes of the stream.
+fn busy(
+    bench: &Bench,
+    count: usize,
+    seconds: u64,
+) -> Result<(String, Result<u64, String>), String> {
     let (port, stream) = listen()?;
     let text = run(
         bench,
@@ -220,19 +228,41 @@ fn rounds(bench: &Bench, count: usize, seconds: u64) -> Result<String, String> {
             limit: Duration::from_secs(seconds),
         },
     )?;
+    let bytes = stream.recv_timeout(Duration::from_secs(10));
+    let bytes = bytes.map_err(|_| "the stream has no end".to_owned()).flatten();
+    let whole = |bytes: u64| bytes != 0 && bytes % PATTERN as u64 == 0;
+    let bytes = bytes.and_then(|bytes| match whole(bytes) {
+        true => Ok(bytes),
+        false => Err(format!("the stream has {bytes} bytes, no whole pieces")),
+    });
+    Ok((text, bytes))
+}
+
+/// Complaints of that, a broken stream among them, and how much was done.
+pub(crate) fn losses(dir: &Path, count: usize) -> Result<(usize, String), String> {
+    let (text, bytes) = busy(&Bench { dir: dir.to_owned() }, count, 280)?;
+    let lost = wrong(&text).map(str::to_owned).chain(bytes.as_ref().err().cloned());
+    let mut all = vec![done(&text, count, *bytes.as_ref().unwrap_or(&0))];
+    all.extend(lost);
+    Ok((all.len() - 1, all.join("; ")))
+}
+
+fn rounds(bench: &Bench, count: usize, seconds: u64) -> Result<String, String> {
+    let (text, bytes) = busy(bench, count, seconds)?;
     complaints(&text)?;
-    let bytes =
-        stream.recv_timeout(Duration::from_secs(10)).map_err(|_| "the stream has no end")??;
-    if bytes == 0 || bytes % PATTERN as u64 != 0 {
-        return Err(format!("the stream has {bytes} bytes, no whole pieces\n{text}"));
-    }
-    let pieces = |name: &str| said(&text, &format!("under: {name}: "));
+    let bytes = bytes.map_err(|why| format!("{why}\n{text}"))?;
+    Ok(done(&text, count, bytes))
+}
+
+/// Says how much was done in rounds.
+fn done(text: &str, count: usize, bytes: u64) -> String {
+    let pieces = |name: &str| said(text, &format!("under: {name}: "));
     let disks = ["/dev/vda", "/dev/nvme0n1", "/dev/sda"].map(pieces).join(", ");
-    Ok(format!(
+    format!(
         "{count} rounds, {}; {disks}; {} MiB of a stream",
-        said(&text, &format!("under: {count} rounds, ")),
+        said(text, &format!("under: {count} rounds, ")),
         bytes >> 20
-    ))
+    )
 }
 
 /// Returns the rest of the line that begins so.
