@@ -6,6 +6,9 @@
 
 mod attack;
 mod audit;
+mod mutant;
+
+pub use mutant::{LOCAL, RELEASE};
 
 use super::driver::{Bench, Job};
 use super::system::artifacts;
@@ -58,6 +61,7 @@ pub fn jobs() -> Vec<Job> {
     }
     jobs.push(Job::one("under/crash-kernel", 150, crash_kernel));
     jobs.push(audit::job());
+    jobs.extend(mutant::jobs());
     jobs.extend(attack::jobs());
     jobs
 }
