@@ -84,7 +84,7 @@ for tree in "$ARTIFACTS"/modules-6*; do
     *) stock+=("tree:/=$tree") ;;
     esac
 done
-virtio=(bhbench bhchannel bhtrue bhvirtio bulkheadctl "file:/ext4.gz=$EMPTY" link:/sbin/modprobe=/bin/busybox)
+virtio=(bhbench bhchannel bhio bhtrue bhvirtio bulkheadctl "file:/ext4.gz=$EMPTY" link:/sbin/modprobe=/bin/busybox)
 initramfs virtio "${virtio[@]}" "${modules[@]}"
 initramfs virtio-stock "${virtio[@]}" "${stock[@]}"
 

@@ -1,10 +1,12 @@
 //! The way from the loader's 32-bit protected mode into `boot`: 64-bit mode
 //! with the first 4 GiB mapped to themselves.
 
+use bulkhead_handover::image::HEADER_WORD;
+
 core::arch::global_asm!(
     ".section .head, \"a\"",
     // A loader looks for the headers in the file's first 8 KiB (multiboot 1) and 32 KiB (multiboot 2).
-    "   .skip 256", // multiboot headers, written by the host
+    "   .skip {word}", // multiboot headers, written by the host
     "image_header:",
     "   .quad 0", // address of the compiled manifest, written by the host
     "   .skip 8",
@@ -100,5 +102,6 @@ core::arch::global_asm!(
     "boot_stack_end:",
     "boot_tsc:",
     "   .skip 8",
+    word = const HEADER_WORD,
     boot = sym crate::boot,
 );

@@ -391,10 +391,10 @@ static int divide(struct bh_late *late, struct cpumask *given)
 	u32 n, core;
 	int err = 0;
 
-	if (at > machine.len - PAGE_SIZE)
+	if (at > machine.len - sizeof(*header) - PAGE_SIZE - BH_SANDBOXES * sizeof(*sandboxes))
 		goto damaged;
 	header = machine.va + at;
-	if (header->version != BH_HEADER_VERSION || !header->sandboxes || header->sandboxes > 8 ||
+	if (header->version != BH_HEADER_VERSION || !header->sandboxes || header->sandboxes > BH_SANDBOXES ||
 	    header->own > PAGE_SIZE || !header->running.len || header->block.start != machine.at)
 		goto damaged;
 	sandboxes = (void *)(header + 1) + header->own;

@@ -1,94 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The image that starts under this Linux, and what this module tells it. */
+/* The parts of this module. layout.h has the image that starts under this Linux, and what this module tells it. */
 #ifndef BULKHEAD_ENABLE_H
 #define BULKHEAD_ENABLE_H
 
 #include <linux/types.h>
 
-/* Head of a file of `bulkhead build --under-linux` (crates/host/image/src/late.rs). */
-struct bh_file {
-	u64 magic;
-	u64 version;
-	u64 base; /* address that it was built for */
-	u64 image; /* bytes of the image, behind this head */
-	u64 relocations; /* then offsets of 64-bit words that move with it */
-	u64 block; /* bytes of memory that it takes */
-	u64 checksum; /* over image and relocations */
-	u64 reserved;
-};
-
-#define BH_FILE_MAGIC 0x315245444e554842ull /* "BHUNDER1" */
-#define BH_FILE_VERSION 1
-
-struct bh_range {
-	u64 start;
-	u64 len;
-};
-
-/* crates/abi/handover/src/image.rs: Header, whose own part and sandboxes follow. */
-struct bh_header {
-	u64 magic;
-	u64 checksum;
-	u32 version;
-	u32 sandboxes;
-	struct bh_range image;
-	u64 sealed;
-	struct bh_range boot;
-	u32 config_ops;
-	u32 own;
-	struct bh_range launch;
-	u64 monitors;
-	struct bh_range running;
-	struct bh_range block;
-};
-
-#define BH_HEADER_VERSION 9
-#define BH_CORES 16
-
-/* Likewise: Sandbox. */
-struct bh_sandbox {
-	struct bh_range memory[2];
-	struct bh_range monitor;
-	u64 monitor_root;
-	u64 entry_va;
-	u64 spare_root;
-	u64 spare_entry_va;
-	u64 info_pa;
-	u32 cores;
-	u32 core_ids[BH_CORES];
-	u32 reserved;
-};
-
-/* crates/abi/handover/src/x86/late.rs: Late. */
-struct bh_late {
-	u64 hz;
-	u64 timer_hz;
-	struct bh_range zeros;
-	u32 cores[64];
-	u8 names[64];
-	u16 functions[256];
-	u32 function_count;
-	u32 reserved;
-	u32 count;
-	u32 len;
-	u32 mute;
-	u32 reserved_2;
-	char says[256];
-};
-
-#define BH_PREPARE 0
-#define BH_ENTER 1
-#define BH_CONFINE 2
-#define BH_RESTORE 3
-
-/* Words at the image's start: address of its header, and of its code for this module. */
-#define BH_HEADER_WORD 256
-#define BH_LATE_WORD 264
-
-/* Hypercall (docs/hypercalls.md), and its results. */
-#define BH_RELEASE 0x4248000e
-#define BH_OK 0ull
-#define BH_BUSY (~0ull - 3)
+#include "layout.h"
 
 /* memory.c: takes memory from this Linux, and gives it back. */
 int bh_take(u64 len, u64 *at);

@@ -8,7 +8,8 @@
 //!
 //! Arguments:
 //!
-//! * `out=FILE`: JSON lines, written at each [`bulkhead_layout::marker::DUMP`]; without one, when QEMU ends;
+//! * `out=FILE`: JSON lines, written at each [`bulkhead_layout::marker::DUMP`], and then also to `FILE.0`, `FILE.1` and
+//!   so on; without such a marker, when QEMU ends;
 //! * `ram=FILE`: the file that backs the machine's RAM;
 //! * `split=BYTES`: RAM below 4 GiB;
 //! * `range=NAME:START-END`, repeated: physical addresses;

@@ -23,7 +23,7 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -66,7 +66,8 @@ pub struct Plugin {
     /// Where QEMU has mapped the RAM file: virtual range, file offset.
     ram: OnceLock<Vec<(u64, u64, u64)>>,
     state: Mutex<State>,
-    dumped: AtomicBool,
+    /// How often the file was written at a marker.
+    dumps: AtomicUsize,
 }
 
 /// State that callbacks change.
@@ -262,16 +263,18 @@ impl Plugin {
         }
     }
 
-    fn write(&self) {
+    /// Writes the file; at a marker, also as the one with its number.
+    fn write(&self, dump: Option<usize>) {
         let mut state = self.state();
         state.cores.credit(counts());
         let text = state.gathered.lines(&state.cores.all());
         drop(state);
         let out = &self.options.out;
         let new = format!("{out}.new");
+        let own = dump.map_or(Ok(()), |dump| std::fs::write(format!("{out}.{dump}"), &text));
         // Renamed, so that a program that waits for the file sees all of it or none.
-        let done = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, out));
-        if let Err(error) = done {
+        let done = own.and_then(|()| std::fs::write(&new, text));
+        if let Err(error) = done.and_then(|()| std::fs::rename(&new, out)) {
             eprintln!("bulkhead plugin: {out}: {error}");
         }
     }
@@ -446,8 +449,8 @@ extern "C" fn on_marker(_: c_uint, code: *mut c_void) {
     let write = state.gathered.mark(code.addr() as u16, vcpu, at, value, facts);
     drop(guard);
     if write {
-        plugin.dumped.store(true, Relaxed);
-        plugin.write();
+        let dump = plugin.dumps.fetch_add(1, Relaxed);
+        plugin.write(Some(dump));
     }
 }
 
@@ -464,9 +467,9 @@ extern "C" fn on_exit(_: sys::qemu_plugin_id_t, _: *mut c_void) {
     if let Some(plugin) = PLUGIN.get()
         && plugin.options.cover.is_empty()
         && plugin.control.is_none()
-        && !plugin.dumped.load(Relaxed)
+        && plugin.dumps.load(Relaxed) == 0
     {
-        plugin.write();
+        plugin.write(None);
     }
 }
 
@@ -511,7 +514,7 @@ fn install(id: sys::qemu_plugin_id_t, options: Options) -> Result<(), String> {
         control,
         ram: OnceLock::new(),
         state: Mutex::new(state),
-        dumped: AtomicBool::new(false),
+        dumps: AtomicUsize::new(0),
     });
     // SAFETY: `id` is ours, the callbacks have the types that QEMU asks for.
     unsafe {

@@ -26,7 +26,7 @@ mod stop;
 mod trampoline;
 
 use bulkhead_handover::PAGE;
-use bulkhead_handover::image::{ConfigOp, Range, Sandbox};
+use bulkhead_handover::image::{ConfigOp, HEADER_WORD, Range, Sandbox};
 use bulkhead_handover::info::Info;
 use bulkhead_handover::x86::Header;
 use bulkhead_handover::x86::late::{CONFINE, ENTER, Late, PREPARE, RESTORE, SAYS};
@@ -39,13 +39,14 @@ use stop::Stop;
 core::arch::global_asm!(
     ".section .head, \"a\"",
     "late_image:",
-    "   .skip 256",
+    "   .skip {word}",
     // The host writes the address of the compiled manifest here. The module calls what follows.
     "late_header:",
     "   .quad 0",
     "   .quad {late}",
     ".global boot_entry",
     ".set boot_entry, late_image",
+    word = const HEADER_WORD,
     late = sym late,
 );
 

@@ -82,7 +82,7 @@ fn boot(counts: &Counts, bare: &Counts) -> Found {
 }
 
 /// Compares bhbench's lines on kernel, clocks, CPU flags and mitigations: they must be equal.
-fn same_conditions(here: &str, there: &str) -> Result<(), Failure> {
+pub(super) fn same_conditions(here: &str, there: &str) -> Result<(), Failure> {
     let info = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| line.starts_with("info "));
         lines.map(|line| line.trim_end().to_owned()).collect()

@@ -28,6 +28,7 @@ mod standby;
 pub(crate) mod store;
 mod system;
 mod tcp;
+mod under;
 mod vmx;
 mod voter;
 mod watchdog;
@@ -146,6 +147,21 @@ const LONG: &[Part] = &[
     part(&["block.kernel_client_"], block::kernel_client),
     part(&["exits.block_doorbell"], block::doorbells),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),
+    part(
+        &[
+            "under.getpid",
+            "under.fork_exec",
+            "under.timer_median",
+            "under.blk_rand4k",
+            "under.after_disable",
+            "exits.under_steady",
+            "enable.pause_core",
+            "enable.total",
+        ],
+        under::rows,
+    ),
+    part(&["under.xapic_", "exits.under_xapic"], under::xapic),
+    part(&["enable.lost"], under::lost),
     part(&["exits.linux_io_smp"], io::exits_smp),
     part(&["io.vtd_irq_to_handler", "exits.vtd_irq_to_handler"], || io::interrupt(&io::VT_D)),
     part(&[PEER], peer::rows),

@@ -102,7 +102,8 @@ impl System {
         self
     }
 
-    fn checked(&self) -> Result<bulkhead_manifest::Checked, Failure> {
+    /// Loads its manifest.
+    pub(super) fn checked(&self) -> Result<bulkhead_manifest::Checked, Failure> {
         let path = self.written()?;
         let loaded = bulkhead_manifest::load(&path, &bulkhead_manifest::Options::default());
         let mut checked = loaded.map_err(bulkhead_run::Error::Manifest)?;
@@ -115,6 +116,11 @@ impl System {
             }
         }
         Ok(checked)
+    }
+
+    /// Its folder.
+    pub(super) fn dir(&self) -> PathBuf {
+        dir(&self.dir)
     }
 
     /// Its manifest, changed.

@@ -80,6 +80,7 @@ pub use driver::{Arguments, run};
 pub use fuzz::long as fuzz;
 pub use kernel::{ALONE, PLAIN};
 pub use oracle::all as oracle;
+pub(crate) use under::losses as lost_under_load;
 
 use driver::Job;
 

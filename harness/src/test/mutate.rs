@@ -517,6 +517,40 @@ pub fn monitor_without(rule: &str) -> Result<PathBuf, String> {
 /// [`monitor_without`], for a shell and the prefix of its files.
 pub fn shell_without(shell: &str, prefix: &str, rule: &str) -> Result<PathBuf, String> {
     let target = build::target().join("mutants");
+    let monitor = without(&target, shell, rule)?;
+    let folder = target.join(rule);
+    // The monitor with code for all needs does for each sandbox.
+    for (name, _) in MONITORS {
+        write(&folder, &format!("{prefix}{name}"), &monitor)?;
+    }
+    write(&folder, "boot", &read(&artifacts().join("boot"))?)?;
+    Ok(folder)
+}
+
+/// Builds the monitor of a Linux that ran before, which no other monitor's needs include. Returns a folder with it and
+/// all else that such an image has; it leaves out a guarantee.
+pub fn running_without(rule: &str) -> Result<PathBuf, String> {
+    const NAME: &str = "monitor-running";
+    let target = build::target().join("mutants-running");
+    let features = ["--no-default-features", "--features", "channels,control,cores,linux,running"];
+    build(&target, &[&["-p", "bulkhead-monitor-svm"], &features[..]].concat())?;
+    let folder = target.join(rule);
+    for name in MONITORS.iter().map(|(name, _)| *name).filter(|name| *name != NAME).chain(["late"])
+    {
+        write(&folder, name, &read(&artifacts().join(name))?)?;
+    }
+    write(&folder, NAME, &without(&target, "svm", rule)?)?;
+    Ok(folder)
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), String> {
+    let written =
+        std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(name), bytes));
+    written.map_err(|e| format!("{}: {e}", folder.join(name).display()))
+}
+
+/// Returns a monitor that was built for the gate, with the rule's number in its word.
+fn without(target: &Path, shell: &str, rule: &str) -> Result<Vec<u8>, String> {
     let built = target.join(format!("x86_64-unknown-none/privileged/bulkhead-monitor-{shell}"));
     let mut monitor = read(&built)?;
     let word = mutant::NONE.to_le_bytes();
@@ -526,18 +560,7 @@ pub fn shell_without(shell: &str, prefix: &str, rule: &str) -> Result<PathBuf, S
         return Err(format!("{}: the word is in {} places", built.display(), places.len()));
     };
     monitor[at..at + word.len()].copy_from_slice(&mutant::number(rule).to_le_bytes());
-    let folder = target.join(rule);
-    let write = |name: &str, bytes: &[u8]| {
-        let written = std::fs::create_dir_all(&folder)
-            .and_then(|()| std::fs::write(folder.join(name), bytes));
-        written.map_err(|e| format!("{}: {e}", folder.join(name).display()))
-    };
-    // The monitor with code for all needs does for each sandbox.
-    for (name, _) in MONITORS {
-        write(&format!("{prefix}{name}"), &monitor)?;
-    }
-    write("boot", &read(&artifacts().join("boot"))?)?;
-    Ok(folder)
+    Ok(monitor)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -546,12 +569,17 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 
 /// Builds the monitor that leaves out the guarantee named by its word.
 pub fn build_mutants() -> Result<(), String> {
+    let monitors = ["-p", "bulkhead-monitor-svm", "-p", "bulkhead-monitor-vmx"];
+    build(&build::target().join("mutants"), &monitors)
+}
+
+fn build(target: &Path, monitors: &[&str]) -> Result<(), String> {
     let out = Command::new("cargo")
         .args(["build", "--locked", "--quiet"])
-        .args(["-p", "bulkhead-monitor-svm", "-p", "bulkhead-monitor-vmx"])
+        .args(monitors)
         .args(["--target", "x86_64-unknown-none", "--profile", "privileged"])
         .current_dir(build::root())
-        .env("CARGO_TARGET_DIR", build::target().join("mutants"))
+        .env("CARGO_TARGET_DIR", target)
         .env("BULKHEAD_MUTANTS", "1")
         .printed()?;
     match out.status.success() {

@@ -8,6 +8,7 @@
 //! | `forkexec MS` | runs fork and exec in a loop |
 //! | `load MS` | UDP, a pipe and timers together |
 //! | `smp MS` | that load on CPUs 0 and 1, which wake one another |
+//! | `apart` | has the plugin write down what it has counted, and begin anew |
 //!
 //! Each operation lies between two markers, from which the measuring plugin
 //! counts its instructions; without the plugin the time stamp counter tells.
@@ -38,6 +39,11 @@ fn run(args: &[String]) -> Result<(), Failure> {
     setup::fixed_addresses()?;
     setup::loopback()?;
     match args {
+        [apart] if apart == "apart" => {
+            mark::<{ marker::DUMP }>(0);
+            mark::<{ marker::RESET }>(0);
+            Ok(())
+        }
         [kind, duration] if load::KINDS.contains(&kind.as_str()) => {
             let duration = std::time::Duration::from_millis(duration.parse()?);
             setup::settle();

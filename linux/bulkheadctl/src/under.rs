@@ -61,6 +61,12 @@ pub fn status() -> Result<String, Wrong> {
     let state = late::state().map_err(|why| wrong(&why))?;
     Ok(match state.on {
         0 => "off: this Linux has the machine\n".into(),
-        _ => format!("on: {} MiB at {:#x} are other sandboxes'\n", state.len >> 20, state.at),
+        _ => format!(
+            "on: {} MiB at {:#x} are other sandboxes'; {} us in all, {} us the longest pause of a core\n",
+            state.len >> 20,
+            state.at,
+            state.whole / 1000,
+            state.longest.div_ceil(1000)
+        ),
     })
 }

@@ -206,6 +206,8 @@ register! {
     "control-rate" (8, Monitor) "a right is used no more often than the manifest says"
         part_of "control-right",
         rests_on &["right-every"];
+    "release-last" (8, Monitor) "a Linux that ran before has the machine back only when all other sandboxes have ended"
+        no_attack "the test `under/attack` asks for it as such a Linux' kernel";
     "link-right" (8, Monitor) "a sandbox makes channels at run time with those that the manifest names"
         rests_on &["link-known", "link-count", "link-size"];
     "snapshot-range" (7, Monitor) "a snapshot has pages of the guest's own memory, and no others"

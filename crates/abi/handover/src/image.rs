@@ -12,6 +12,9 @@ pub const NO_MONITORS: u64 = 0;
 /// Version of this layout.
 pub const VERSION: u32 = 9;
 
+/// Offset in the image of a word with the address of its [`Header`].
+pub const HEADER_WORD: u64 = 256;
+
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]

@@ -356,7 +356,7 @@ impl Growing<'_> {
         pages.write(at + header.sandboxes_at() as u64, led.sandboxes.as_bytes());
         pages.write(at + ops_at::<T>(self.plan) as u64, led.ops.as_bytes());
         // The boot code finds the header by this word.
-        pages.write(base + 256, &at.to_le_bytes());
+        pages.write(base + image::HEADER_WORD, &at.to_le_bytes());
         // Last: the sum is over all that was written behind it.
         let sealed = pages.read(at, header.sealed).chunks_exact(8);
         let word = |w: &[u8]| u64::from_le_bytes(w.try_into().expect("8 bytes"));

@@ -15,7 +15,7 @@
 
 use crate::build::{Baked, Programs, bake};
 use crate::{Error, Part};
-use bulkhead_layout::image::checksum;
+use bulkhead_layout::image::{HEADER_WORD, checksum};
 use bulkhead_plan::{BLOCK, Misfit, Owner, Refused, System};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -150,7 +150,7 @@ fn relocations(first: &Baked, second: &Baked) -> Result<Vec<u32>, Error> {
         return Err(Error::Program("the image at another address has another shape".into()));
     }
     // The boot code's word for the header's address is the builder's.
-    const HEADER: usize = 256;
+    const HEADER: usize = HEADER_WORD as usize;
     let boot = first.map.boot_bytes as usize;
     let words = first.bytes.chunks_exact(8).zip(second.bytes.chunks_exact(8)).enumerate();
     let words = words.map(|(n, (own, moved))| (8 * n, word(own), word(moved)));

@@ -333,10 +333,7 @@ fn refuse_rights(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Alternative, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Role,
-        Watch,
-    };
+    use crate::{Alternative, Device, Hpet, Link, Machine, Part, Peer, Role, Watch};
 
     const MIB: u64 = 1 << 20;
     const BASE: u64 = 0x3000_0000;

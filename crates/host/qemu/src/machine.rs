@@ -189,6 +189,9 @@ impl Machine {
                 std::fs::remove_file(&path).map_err(Error::io(&path))?;
             }
         }
+        for path in dumps(&self.dir) {
+            std::fs::remove_file(&path).map_err(Error::io(&path))?;
+        }
         for n in 0..self.serials.len() {
             let _ = std::fs::remove_file(self.dir.join(format!("serial{n}.log")));
         }
@@ -315,6 +318,12 @@ impl Machine {
         }
         text
     }
+}
+
+/// Files of the plugin's `DUMP` markers that are there.
+pub(crate) fn dumps(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let all = (0..).map(|n| dir.join(format!("counts.json.{n}")));
+    all.take_while(|path| path.exists()).collect::<Vec<_>>().into_iter()
 }
 
 /// A command line in the making.

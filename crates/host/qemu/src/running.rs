@@ -192,6 +192,11 @@ impl Running {
         Counts::read(&self.dir.join("counts.json"))
     }
 
+    /// Reads the plugin's counts at each `DUMP` marker so far.
+    pub fn dumped(&self) -> Result<Vec<Counts>, Error> {
+        crate::machine::dumps(&self.dir).map(|path| Counts::read(&path)).collect()
+    }
+
     /// Returns the likely cause, by the emulator's log.
     #[must_use]
     pub fn cause(&self) -> Option<String> {

@@ -6,6 +6,9 @@
 
 mod attack;
 mod audit;
+mod mutant;
+
+pub use mutant::{LOCAL, RELEASE};
 
 use super::driver::{Bench, Job};
 use super::system::artifacts;
@@ -55,9 +58,9 @@ struct Linux<'a> {
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![
-        Job::one("under/rounds", 300, |bench| rounds(bench, 50, 280)),
-        Job::one("under/rounds-2000", 8_000, |bench| rounds(bench, 2_000, 7_900)),
-        Job::one("under/confined", 300, |bench| confined_rounds(bench, 20, 280)),
+        Job::one("under/rounds", 300, |bench| rounds(bench, &remapped(50, 280))),
+        Job::one("under/rounds-2000", 8_000, |bench| rounds(bench, &remapped(2_000, 7_900))),
+        Job::one("under/confined", 300, |bench| rounds(bench, &confined_load(20, 280))),
         Job::one("under/refused", 150, refused),
         Job::one("under/release", 100, release),
         Job::one("under/show", 260, show),
@@ -75,6 +78,7 @@ pub fn jobs() -> Vec<Job> {
         jobs.push(Job::one(name, 150, move |bench| crash_kernel(bench, place)));
     }
     jobs.extend(audit::jobs());
+    jobs.extend(mutant::jobs());
     jobs.extend(attack::jobs());
     jobs
 }
@@ -238,11 +242,15 @@ fn disk(dir: &Path, n: usize) -> Result<PathBuf, String> {
 }
 
 /// Complaints in a script's log: other bytes, failed writes, warnings of the kernel.
-fn complaints(text: &str) -> Result<(), String> {
+fn wrong(text: &str) -> impl Iterator<Item = &str> {
     let wrong = |line: &&str| {
         ["other bytes", "a write failed", "under: log "].iter().any(|bad| line.contains(bad))
     };
-    let found: Vec<_> = text.lines().filter(wrong).take(8).collect();
+    text.lines().filter(wrong)
+}
+
+fn complaints(text: &str) -> Result<(), String> {
+    let found: Vec<_> = wrong(text).take(8).collect();
     if found.is_empty() { Ok(()) } else { Err(format!("{}\n{text}", found.join("\n"))) }
 }
 
@@ -275,54 +283,91 @@ fn take(listener: &TcpListener) -> Result<u64, String> {
     }
 }
 
-/// Again and again, while disks and a connection are busy.
-fn rounds(bench: &Bench, count: usize, seconds: u64) -> Result<String, String> {
-    let disks = ["virtio-blk-pci", "nvme,serial=late", "ide-hd,bus=ide.1"];
-    busy(bench, count, seconds, Kind::Remaps, &disks, &["vda", "nvme0n1", "sda"])
-}
-
-/// Likewise where the IOMMU confines the Linux' devices.
-fn confined_rounds(bench: &Bench, count: usize, seconds: u64) -> Result<String, String> {
-    // The machine description has the drives.
-    busy(bench, count, seconds, Kind::Confined, &[""; 4], &["vda", "vdb", "nvme0n1", "sda"])
-}
-
-fn busy(
-    bench: &Bench,
+/// Disks and a connection that are busy on a machine.
+struct Busy<'a> {
     count: usize,
     seconds: u64,
     machine: Kind,
-    disks: &[&str],
-    names: &[&str],
-) -> Result<String, String> {
+    disks: &'a [&'a str],
+    /// Their names in `/dev`.
+    names: &'a [&'a str],
+}
+
+/// Three disks on a machine that remaps interrupts.
+const fn remapped(count: usize, seconds: u64) -> Busy<'static> {
+    Busy {
+        count,
+        seconds,
+        machine: Kind::Remaps,
+        disks: &["virtio-blk-pci", "nvme,serial=late", "ide-hd,bus=ide.1"],
+        names: &["vda", "nvme0n1", "sda"],
+    }
+}
+
+/// Four disks of the machine description, where the IOMMU confines the Linux' devices.
+const fn confined_load(count: usize, seconds: u64) -> Busy<'static> {
+    Busy {
+        count,
+        seconds,
+        machine: Kind::Confined,
+        disks: &[""; 4],
+        names: &["vda", "vdb", "nvme0n1", "sda"],
+    }
+}
+
+/// Again and again, while disks and a connection are busy. Returns the log, and the bytes of the stream.
+fn busy(bench: &Bench, busy: &Busy) -> Result<(String, Result<u64, String>), String> {
     let (port, stream) = listen()?;
-    let devices = names.iter().map(|name| format!(",/dev/{name}")).collect::<String>();
+    let devices = busy.names.iter().map(|name| format!(",/dev/{name}")).collect::<String>();
     let text = run(
         bench,
         &Linux {
             kernel: "6.12",
             cores: 3,
             script: include_str!("rounds.sh"),
-            arguments: format!("{count},{port}{devices}"),
-            machine,
-            disks,
-            limit: Duration::from_secs(seconds),
+            arguments: format!("{},{port}{devices}", busy.count),
+            machine: busy.machine,
+            disks: busy.disks,
+            limit: Duration::from_secs(busy.seconds),
         },
     )?;
+    let bytes = stream.recv_timeout(Duration::from_secs(10));
+    let bytes = bytes.map_err(|_| "the stream has no end".to_owned()).flatten();
+    let whole = |bytes: u64| bytes != 0 && bytes % PATTERN as u64 == 0;
+    let bytes = bytes.and_then(|bytes| match whole(bytes) {
+        true => Ok(bytes),
+        false => Err(format!("the stream has {bytes} bytes, no whole pieces")),
+    });
+    Ok((text, bytes))
+}
+
+/// Complaints of that, a broken stream among them, and how much was done.
+pub(crate) fn losses(dir: &Path, count: usize) -> Result<(usize, String), String> {
+    let load = remapped(count, 280);
+    let (text, bytes) = busy(&Bench { dir: dir.to_owned() }, &load)?;
+    let lost = wrong(&text).map(str::to_owned).chain(bytes.as_ref().err().cloned());
+    let mut all = vec![done(&text, &load, *bytes.as_ref().unwrap_or(&0))];
+    all.extend(lost);
+    Ok((all.len() - 1, all.join("; ")))
+}
+
+fn rounds(bench: &Bench, load: &Busy) -> Result<String, String> {
+    let (text, bytes) = busy(bench, load)?;
     complaints(&text)?;
-    let bytes =
-        stream.recv_timeout(Duration::from_secs(10)).map_err(|_| "the stream has no end")??;
-    if bytes == 0 || bytes % PATTERN as u64 != 0 {
-        return Err(format!("the stream has {bytes} bytes, no whole pieces\n{text}"));
-    }
-    let pieces = |name: &str| said(&text, &format!("under: {name}: "));
-    let disks = names.iter().map(|name| pieces(&format!("/dev/{name}"))).collect::<Vec<_>>();
-    Ok(format!(
-        "{count} rounds, {}; {}; {} MiB of a stream",
-        said(&text, &format!("under: {count} rounds, ")),
-        disks.join(", "),
+    let bytes = bytes.map_err(|why| format!("{why}\n{text}"))?;
+    Ok(done(&text, load, bytes))
+}
+
+/// Says how much was done in rounds.
+fn done(text: &str, load: &Busy, bytes: u64) -> String {
+    let pieces = |name: &&str| said(text, &format!("under: /dev/{name}: "));
+    let disks = load.names.iter().map(pieces).collect::<Vec<_>>().join(", ");
+    let count = load.count;
+    format!(
+        "{count} rounds, {}; {disks}; {} MiB of a stream",
+        said(text, &format!("under: {count} rounds, ")),
         bytes >> 20
-    ))
+    )
 }
 
 /// Returns the rest of the line that begins so.

@@ -1,6 +1,9 @@
 //! Words between a Linux that runs and the code that starts the image under it. `linux/enable` has the C side.
 
-use crate::image::Range;
+use crate::image::{HEADER_WORD, Range};
+
+/// Offset in the image of a word with the address of that code.
+pub const CODE_WORD: u64 = HEADER_WORD + 8;
 
 /// Cores that it can have, at most.
 pub const CORES: usize = 64;
