@@ -20,12 +20,14 @@ cat "$ARTIFACTS"/{disk-6.12,ctl,peer}.cpio "$DIR/own.cpio" >"$DIR/initramfs.cpio
 
 live=
 [ -t 0 ] && [ -t 1 ] && [ "${CI:-}" != true ] && live=1
-# AMD's processor beside Intel's IOMMU: with that QEMU remaps interrupts, and Linux is in x2APIC mode.
-qemu=(qemu-system-x86_64 -machine q35 -accel "tcg,thread=multi" -cpu "EPYC,+svm,+npt,+x2apic" -smp 3 -m 2G
-    -device "intel-iommu,intremap=on,eim=on" -display none -no-reboot
-    -drive "if=none,id=root,format=raw,snapshot=on,file=$ARTIFACTS/debian.img" -device "virtio-blk-pci,drive=root"
+# The machine of the description, with Debian behind its first disk.
+mapfile -t described < <(sed -n '/^args = \[/,/^\]/p' machines/qemu-q35.toml | grep -o '"[^"]*"' | tr -d '"')
+qemu=(qemu-system-x86_64 "${described[@]}" -accel "tcg,thread=multi" -smp 3 -m 6G
+    -drive "if=none,id=disk0,format=raw,snapshot=on,file=$ARTIFACTS/debian.img"
     -kernel "$ARTIFACTS/$KERNEL" -initrd "$DIR/initramfs.cpio")
-line="console=ttyS0,115200 loglevel=4 bulkhead.root=/dev/vda bulkhead.run=under-linux"
+for n in 1 2 3; do qemu+=(-drive "if=none,id=disk$n,driver=null-co,size=64M,read-zeroes=on"); done
+for n in 0 1 2; do qemu+=(-netdev "user,id=net$n"); done
+line="console=ttyS0,115200 loglevel=4 amd_iommu=off bulkhead.root=/dev/vda bulkhead.run=under-linux"
 if [ "$live" ]; then
     exec "${qemu[@]}" -serial mon:stdio -append "$line bulkhead.then=shell" 2>"$DIR/qemu.log"
 fi
