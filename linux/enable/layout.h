@@ -81,7 +81,7 @@ struct bh_late {
 	u64 timer_hz;
 	struct bh_range zeros;
 	u32 cores[64];
-	char names[64];
+	u8 names[64];
 	u16 functions[256];
 	u32 function_count;
 	u32 reserved;
@@ -89,7 +89,7 @@ struct bh_late {
 	u32 len;
 	u32 mute;
 	u32 reserved_2;
-	char says[256];
+	u8 says[256];
 };
 static_assert(sizeof(struct bh_late) == 1144);
 

@@ -45,7 +45,7 @@ impl Structure {
 /// A type's name in C, and what stands behind the field's name.
 fn c_type(rust: &str) -> (String, String) {
     if let Some((of, count)) = rust.strip_prefix('[').and_then(|array| array.split_once("; ")) {
-        let (kind, none) = if of == "u8" { ("char".into(), String::new()) } else { c_type(of) };
+        let (kind, none) = c_type(of);
         assert_eq!(none, "", "an array of arrays");
         return (kind, format!("[{count}"));
     }

@@ -1,5 +1,5 @@
-//! A Linux breaks a rule that its monitor lacks. It takes the machine back while another sandbox runs, or it writes an
-//! entry of the local vector table in xAPIC mode. With the rule, by an equal measure, it does not.
+//! A Linux breaks a rule that its monitor lacks. It takes the machine back while another sandbox runs. In xAPIC mode it
+//! writes an entry of the local vector table. With the rule, by an equal measure, it does not.
 
 use super::super::driver::{Bench, Job};
 use super::super::mutate;
