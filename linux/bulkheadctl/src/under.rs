@@ -19,8 +19,26 @@ fn wrong(error: &io::Error) -> Wrong {
     }
 }
 
+/// A file of the kernel's, a part of it, and why nothing can begin then.
+const REFUSED: [(&str, &str, &str); 3] = [
+    (
+        "/sys/kernel/kexec_crash_loaded",
+        "1",
+        "a crash kernel is loaded, and would dump memory that goes: kdump-config unload, and kdump-config load afterwards",
+    ),
+    ("/sys/kernel/security/lockdown", "[integrity]", LOCKED),
+    ("/sys/kernel/security/lockdown", "[confidentiality]", LOCKED),
+];
+
+const LOCKED: &str = "this kernel is locked down, and closes /dev/mem and the monitors' port: Secure Boot off, or no lockdown=";
+
 /// Starts the image in a file.
 pub fn enable(file: &str) -> Result<String, Wrong> {
+    let says =
+        |path: &str, part| std::fs::read_to_string(path).is_ok_and(|text| text.contains(part));
+    if let Some((_, _, why)) = REFUSED.iter().find(|(path, part, _)| says(path, part)) {
+        return Err((*why).into());
+    }
     let image = std::fs::read(file).map_err(|why| format!("{file}: {why}"))?;
     late::enable(&image).map_err(|why| wrong(&why))?;
     status()
