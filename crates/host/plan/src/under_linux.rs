@@ -333,7 +333,10 @@ fn refuse_rights(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Alternative, Device, Hpet, Link, Machine, Part, Peer, Role, Watch};
+    use crate::{
+        Alternative, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Role,
+        Watch,
+    };
 
     const MIB: u64 = 1 << 20;
     const BASE: u64 = 0x3000_0000;
@@ -471,6 +474,45 @@ mod tests {
         let mut large = system();
         large.sandboxes[0].memory = 256 * MIB;
         assert!(large.under_linux(BASE, usize::MAX).unwrap().plan(MIB).is_err());
+    }
+
+    #[test]
+    fn it_has_all_functions_that_nobody_else_has_where_an_iommu_confines_them() {
+        let function = |bdf, irq, nobody: Option<&str>| Function {
+            bdf: Bdf(bdf),
+            irq,
+            nobody: nobody.map(Into::into),
+            ..Function::default()
+        };
+        let mut all = system();
+        all.under_linux.as_mut().unwrap().unconfined = false;
+        all.machine.functions = vec![
+            function(0x18, Some(20), None),
+            function(0x20, None, Some("it forwards")),
+            function(0x28, None, None),
+        ];
+        all.machine.iommu = Some(Iommu { remaps_interrupts: true, ..Iommu::default() });
+        all.machine.pci = Some(PciRoot::default());
+        all.machine.controller = Some(Controller::Ioapic(Ioapic::default()));
+        let turned = all.under_linux(BASE, usize::MAX).unwrap();
+        let own = turned.sandboxes[2].sandbox.functions.iter();
+        let own: Vec<_> = own.map(|own| (own.function.bdf.0, own.line, own.unconfined)).collect();
+        assert_eq!(own, [(0x18, true, false), (0x28, false, false)]);
+        let machine = &turned.machine;
+        assert!(machine.iommu.is_some() && machine.pci.is_some() && machine.hpet.is_none());
+        let without: &[fn(&mut Machine)] = &[
+            |m| m.iommu = None,
+            |m| m.iommu.as_mut().unwrap().remaps_interrupts = false,
+            |m| m.iommu.as_mut().unwrap().kind = IommuKind::VtD { ioapic: None },
+            |m| m.pci = None,
+            |m| m.controller = None,
+        ];
+        for change in without {
+            let mut system = all.clone();
+            change(&mut system.machine);
+            let why = system.under_linux(BASE, usize::MAX).unwrap_err();
+            assert!(why.help.contains("unconfined") && why.place.line == 5, "{why}");
+        }
     }
 
     /// A change of a system, the line of the refusal, and a word of it.
