@@ -437,12 +437,8 @@ mod tests {
         let mut system = system();
         let stops = |system: &System| {
             let turned = system.under_linux(BASE, usize::MAX).unwrap();
-            let rights = turned.sandboxes[2]
-                .sandbox
-                .control
-                .clone()
-                .map(|rights| rights.iter().map(|right| right.sandbox).collect::<Vec<_>>());
-            rights
+            { turned.sandboxes[2].sandbox.control.clone() }
+                .map(|rights| rights.iter().map(|right| right.sandbox).collect::<Vec<_>>())
         };
         system.sandboxes[1].sandbox.control = Default::default();
         assert_eq!(stops(&system), [vec![], vec![], vec![]]);

@@ -37,13 +37,12 @@ impl Access {
 
 /// Handles an access.
 pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
-    let mut answered = None;
-    if M::has(need::RUNNING) {
-        answered = xapic::answer(m, access);
-    }
-    if M::has(need::DEVICES) && answered.is_none() {
-        answered = answer(m, access);
-    }
+    let answered = match (M::has(need::RUNNING), M::has(need::DEVICES)) {
+        (true, true) => xapic::answer(m, access).or_else(|| answer(m, access)),
+        (true, false) => xapic::answer(m, access),
+        (false, true) => answer(m, access),
+        (false, false) => None,
+    };
     answered.unwrap_or_else(|| {
         let stop = Outcome::end(Cause::Denied, State::Stopped);
         deny(m, access.condition, access.address, access.info, stop)
