@@ -132,6 +132,20 @@ static long poke(u64 address, u32 offset, u32 value)
 	return 0;
 }
 
+static long timer(void)
+{
+	void __iomem *page = ioremap(0xfed00000, PAGE_SIZE);
+	long on;
+
+	if (!page)
+		return -ENOMEM;
+	writel(readl(page + 0x100) | 1 << 14, page + 0x100);
+	on = readl(page + 0x100) >> 14 & 1;
+	writel(at, page + 0x114);
+	iounmap(page);
+	return on;
+}
+
 static long devices(void)
 {
 	if (is("edu-own"))
@@ -149,6 +163,9 @@ static long devices(void)
 	if (is("line"))
 		return poke(0xfec00000, 0, 0x3f) | poke(0xfec00000, 0x10, core << 24) | poke(0xfec00000, 0, 0x3e) |
 		       poke(0xfec00000, 0x10, 0x70);
+	/* A comparator of the HPET that sends messages: 1 if it is on. Then its address. */
+	if (is("hpet"))
+		return timer();
 	return -ENOENT;
 }
 
@@ -195,7 +212,14 @@ static long strike(void)
 		return reach(false);
 	if (is("write"))
 		return reach(true);
-	if (is("port-reset"))
+	if (is("port-fw-cfg")) {
+		/* The first byte of its signature, if it answers. */
+		outw(0, 0x510);
+		return inb(0x511);
+	}
+	if (is("port-fast-reset"))
+		outb(1, 0x92);
+	else if (is("port-reset"))
 		outb(6, 0xcf9);
 	else if (is("port-keyboard"))
 		outb(0xfe, 0x64);

@@ -15,7 +15,7 @@ use bulkhead_monitor_abi::map::{CONFIG_VA, LINES_VA, MMIO_VA, SHADOW_VA};
 use bulkhead_monitor_abi::monitor::Slice;
 use bulkhead_monitor_abi::pci::{Function, Register, Remapping};
 use bulkhead_monitor_abi_x86::config::Config;
-use bulkhead_monitor_abi_x86::icr;
+use bulkhead_monitor_abi_x86::{hpet, icr};
 use bulkhead_pci::late::{lead, note, of_msi, open, restore, translate};
 use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware};
@@ -93,10 +93,25 @@ impl<'a> Devices<'a> {
                 });
             }
         }
+        self.check_timer()?;
         let count = self.late.function_count as usize;
         let unknown = |bdf: &&u16| !ops.iter().any(|op| op.bdf == **bdf);
         let found = self.late.functions.iter().take(count).find(unknown);
         found.map_or(Ok(()), |bdf| Err(Stop::Foreign(*bdf)))
+    }
+
+    /// Looks if a comparator of the HPET sends messages already.
+    fn check_timer(&self) -> Result<(), Stop> {
+        let base = self.config.hpet;
+        let sends = |n: u64| {
+            let at = base + hpet::TIMER + n * hpet::STRIDE;
+            // SAFETY: a register of the HPET's page, by the machine description; reading has no effect.
+            u64::from(unsafe { read_volatile(at as *const u32) }) & hpet::MESSAGES != 0
+        };
+        match base != 0 && (0..hpet::MOST).any(sends) {
+            true => Err(Stop::Unit(base, "it sends messages: boot this Linux with hpet=disable")),
+            false => Ok(()),
+        }
     }
 
     /// Confines them.

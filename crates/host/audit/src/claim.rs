@@ -286,6 +286,10 @@ pub struct Claim {
     pub iommu: Option<Iommu>,
     /// Registers of the interrupt controller.
     pub controller: Option<u64>,
+    /// Registers of the machine's timer, which a Linux that ran before its monitor reads; `None`: it has them.
+    pub timer: Option<u64>,
+    /// Ports that such a Linux does not keep.
+    pub withheld: Vec<(u32, u32)>,
 }
 
 impl Claim {

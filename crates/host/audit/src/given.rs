@@ -152,6 +152,9 @@ fn to_guest(
             });
         }
     }
+    if let Some(at) = claim.timer.filter(|_| sandbox.running) {
+        all.push(read_only(claim, index, at));
+    }
     if sandbox.running {
         let rest = rest(claim, index, &all);
         all.extend(rest);
@@ -208,6 +211,21 @@ fn rest(claim: &Claim, index: usize, shown: &[Given]) -> Vec<Given> {
     }
     all.extend(rest.into_iter().map(|r| give(r, false)));
     all
+}
+
+/// A page of registers that such a Linux reads.
+fn read_only(claim: &Claim, index: usize, at: u64) -> Given {
+    Given {
+        address: at,
+        frame: at,
+        len: claim.arch.places().page,
+        write: false,
+        execute: false,
+        device: true,
+        dma: false,
+        may: false,
+        place: claim.sandboxes[index].place.clone(),
+    }
 }
 
 /// The page in which a core of such a Linux can have its own registers for interrupts. It reads them.

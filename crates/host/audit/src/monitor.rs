@@ -391,6 +391,7 @@ impl Context<'_> {
             // A core can have its own registers for interrupts there, and this monitor writes them for its guest.
             let [_, monitors] = self.claim.arch.places().machine;
             written.push(Range { start: monitors.start, len: page.min(monitors.len) });
+            written.extend(self.claim.timer.map(|start| Range { start, len: page }));
         }
         let inside = |r: &Range| r.start <= leaf.frame && leaf.frame + leaf.size <= r.end();
         if written.iter().any(inside) {

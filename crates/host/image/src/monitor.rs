@@ -386,6 +386,10 @@ fn linux<T: Target>(plan: &Plan, index: usize) -> Space {
         let (at, len) = (monitors.start, plan.machine.arch.facts().page);
         space.device(MMIO_VA + at, at, len, Rights::RW, nested::CONTROLLER);
     }
+    if let Some(timer) = plan.machine.hpet.as_ref().filter(|_| plan.runs(index)) {
+        let len = plan.machine.arch.facts().page;
+        space.device(MMIO_VA + timer.base, timer.base, len, Rights::RW, nested::TIMER);
+    }
     space
 }
 

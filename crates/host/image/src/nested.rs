@@ -268,6 +268,8 @@ impl<F: PageFormat> PageFormat for Small<F> {
     }
 }
 
+/// Content of the page with the machine's timer, which could send messages.
+pub const TIMER: &str = "the machine's timer";
 /// Content of the page with a core's registers for interrupts.
 pub const CONTROLLER: &str = "a core's own interrupt controller";
 
@@ -304,6 +306,9 @@ pub fn under_linux<T: Target>(
     let mut space = reached::<T::Nested>(plan, index, space, shown);
     let facts = plan.machine.arch.facts();
     let [low, monitors] = T::MACHINE;
+    if let Some(timer) = &plan.machine.hpet {
+        space.device(timer.base, timer.base, facts.page, Rights::R, TIMER);
+    }
     let start_code = facts.start_code.map(|start| Span { start, len: facts.page });
     let links = plan.links.iter().filter(|link| link.concerns(index));
     let mut holes: Vec<Span> = start_code.into_iter().chain([monitors]).collect();

@@ -106,10 +106,10 @@ impl System {
         *linux = self.running(under, &system.machine.core_ids)?;
         system.last(under.sandbox);
         let machine = &mut system.machine;
-        machine.hpet = None;
         if under.unconfined {
             machine.functions.clear();
             (machine.iommu, machine.controller, machine.pci) = (None, None, None);
+            machine.hpet = None;
         }
         let block = Span { start: base, len: under.memory };
         machine.ram = vec![block];
@@ -495,7 +495,7 @@ mod tests {
         let own: Vec<_> = own.map(|own| (own.function.bdf.0, own.line, own.unconfined)).collect();
         assert_eq!(own, [(0x18, true, false), (0x28, false, false)]);
         let machine = &turned.machine;
-        assert!(machine.iommu.is_some() && machine.pci.is_some() && machine.hpet.is_none());
+        assert!(machine.iommu.is_some() && machine.pci.is_some() && machine.hpet.is_some());
         let without: &[fn(&mut Machine)] = &[
             |m| m.iommu = None,
             |m| m.iommu.as_mut().unwrap().remaps_interrupts = false,

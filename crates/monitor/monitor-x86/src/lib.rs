@@ -5,6 +5,7 @@
 
 pub mod contract;
 pub mod cpuid;
+mod hpet;
 pub mod ioapic;
 pub mod ipi;
 pub mod memory;

@@ -1,7 +1,7 @@
 //! Accesses to guest-physical memory that the guest's tables do not let through: device registers that the monitor
 //! answers for, and everything else, which is denied.
 
-use crate::{X86, ioapic, pci, xapic};
+use crate::{X86, hpet, ioapic, pci, xapic};
 use bulkhead_decoder::{self as decoder, Bytes, Memory, Registers, decode, fetch};
 use bulkhead_monitor::Outcome;
 use bulkhead_monitor::record::{deny, deny_register};
@@ -55,7 +55,8 @@ fn answer<M: X86>(m: &M, access: Access) -> Option<Outcome> {
     let address = access.address;
     // Page tables or code in a device's registers have no meaning: such accesses are denied.
     let data = access.last && access.condition != Condition::MemoryFetch;
-    let known = data && (pci::answers(m, address) || ioapic::answers(m, address));
+    let timer = hpet::answers(m, address);
+    let known = data && (pci::answers(m, address) || ioapic::answers(m, address) || timer);
     // Nothing is decoded for an address without a register: the decoder sees no access that is denied anyway.
     let instruction = if known { instruction(m) } else { None };
     let mut registers = Gpr(m);
@@ -67,6 +68,7 @@ fn answer<M: X86>(m: &M, access: Access) -> Option<Outcome> {
     let write = found.written(&registers);
     let done = Outcome::resume(if pci::rings(m, address) { Cause::Ring } else { Cause::Config });
     let result = match ioapic::answers(m, address) {
+        _ if timer => Some(hpet::access(m, address, found.size, write)),
         true => ioapic::access(m, address, found.size, write),
         false => pci::access(m, address, found.size, write).map(|r| r.map_err(|_| address)),
     };

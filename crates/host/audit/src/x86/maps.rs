@@ -47,6 +47,7 @@ const WITHHELD: &[(u32, u32)] = &[
     (0xB2, 0xB2),   // SMI command
     (0x604, 0x605), // power management control of QEMU's q35
     (0x640, 0x65F), // doorbells
+    (0x660, 0x67F), // TCO of QEMU's q35
     (0x680, 0x680), // hypercalls
     (0xCF9, 0xCF9), // reset control
 ];
@@ -109,7 +110,8 @@ impl Context<'_> {
         };
         let all = &self.claim.sandboxes;
         let left = |port: u32| {
-            let withheld = WITHHELD.iter().any(|w| (w.0..=w.1).contains(&port));
+            let mut withheld = WITHHELD.iter().chain(&self.claim.withheld);
+            let withheld = withheld.any(|w| (w.0..=w.1).contains(&port));
             let configures = !self.claim.mediated().is_empty() && CONFIGURES.contains(&port);
             let mut others = all.iter().filter(|other| !other.running);
             let others = configures || others.any(|other| of(other, port).is_some());

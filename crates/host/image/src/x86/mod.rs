@@ -208,6 +208,7 @@ impl<V: Virtualization> Target for V {
             config.memory = tail.append(&memory.iter().map(ram).collect::<Vec<_>>());
             config.block = plan.block.as_ref().map(ram).unwrap_or_default();
             config.ecam = plan.machine.pci.as_ref().map_or(0, |root| root.ecam);
+            config.hpet = plan.machine.hpet.as_ref().map_or(0, |hpet| hpet.base);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use bulkhead_arch_x86::config::Quiet;
 use bulkhead_layout::x86::port::POWER_PORT;
-use bulkhead_plan::Plan;
+use bulkhead_plan::{BarKind, Device, Plan};
 use std::ops::RangeInclusive;
 
 const ONES: u64 = u32::MAX as u64;
@@ -52,8 +52,35 @@ const WITHHELD: &[(u32, u32, u64)] = &[
     (0x64, 0x64, ONES),   // keyboard controller's command
     (0xB2, 0xB2, ONES),   // SMI command
     (0x604, 0x605, ONES), // power management control of QEMU's q35
+    (0x660, 0x67F, ONES), // its TCO, a watchdog that resets the machine
     (0xCF9, 0xCF9, ONES), // reset control
 ];
+
+/// Port of a delay, among those of a DMA controller.
+const DELAY: u32 = 0x80;
+
+/// Further ones, of devices that are nobody's. They reach memory by themselves, reset the machine, or take parts out of
+/// it. Registers of power management that have an interrupt stay, as the Linux answers that.
+fn withheld(plan: &Plan) -> Vec<(u32, u32)> {
+    let taken = |device: &&Device| {
+        let class = device.class.as_str();
+        let dangerous = matches!(class, "dma" | "fw-cfg" | "reset" | "smi")
+            || class == "acpi-pm" && device.irq.is_none();
+        device.nobody.is_some() && dangerous
+    };
+    let machine = &plan.machine;
+    let devices = machine.devices.iter().filter(taken).flat_map(|device| &device.ports);
+    let chipset = machine.functions.iter().filter(|f| f.nobody.is_some() && f.bridge.is_none());
+    let bars = chipset.flat_map(|f| &f.bars).filter(|bar| bar.kind == BarKind::Io);
+    { devices.map(|ports| (ports.first.into(), ports.last.into())) }
+        .chain(bars.map(|bar| (bar.span.start as u32, bar.span.end() as u32 - 1)))
+        .flat_map(|(first, last)| match (first..=last).contains(&DELAY) {
+            true => vec![(first, DELAY - 1), (DELAY + 1, last)],
+            false => vec![(first, last)],
+        })
+        .filter(|(first, last)| first <= last)
+        .collect()
+}
 
 /// Ports by which PCI is configured (PCI 3.0, 3.2.2.3.2).
 const CONFIGURES: RangeInclusive<u16> = 0xCF8..=0xCFF;
@@ -64,15 +91,22 @@ const CONFIGURES: RangeInclusive<u16> = 0xCF8..=0xCFF;
 pub fn left(plan: &Plan, port: u16) -> bool {
     let mut answered = plan.machine.arch.facts().answered.iter();
     let asks = answered.any(|(p, _)| p.first != POWER_PORT && (p.first..=p.last).contains(&port));
-    let withheld = |w: &(u32, u32, u64)| (w.0..=w.1).contains(&port.into());
+    let has = |first: u32, last: u32| (first..=last).contains(&port.into());
+    let taken =
+        WITHHELD.iter().any(|w| has(w.0, w.1)) || withheld(plan).iter().any(|w| has(w.0, w.1));
     let configures = plan.machine.pci.is_some() && CONFIGURES.contains(&port);
-    !asks && !configures && !WITHHELD.iter().any(withheld) && !owned(plan, port.into())
+    !asks && !configures && !taken && !owned(plan, port.into())
 }
 
 /// The absent ports of a Linux, without those that some sandbox owns. One that runs already has most of them.
 pub fn absent(plan: &Plan, runs: bool) -> Vec<Quiet> {
     let mut ranges: Vec<Quiet> = Vec::new();
-    for &(first, last, value) in if runs { WITHHELD } else { ABSENT } {
+    let mut all = if runs { WITHHELD } else { ABSENT }.to_vec();
+    if runs {
+        all.extend(withheld(plan).into_iter().map(|(first, last)| (first, last, ONES)));
+        all.sort_unstable();
+    }
+    for (first, last, value) in all {
         for port in (first..=last).filter(|&p| !owned(plan, p)) {
             match ranges.last_mut() {
                 Some(r) if r.last + 1 == port && r.value == value => r.last = port,

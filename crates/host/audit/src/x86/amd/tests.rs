@@ -90,6 +90,8 @@ fn claim() -> Claim {
             lines: Some(IOAPIC as u16),
         }),
         controller: Some(0xFEC0_0000),
+        timer: None,
+        withheld: Vec::new(),
         ..Claim::default()
     }
 }
