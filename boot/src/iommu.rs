@@ -33,6 +33,8 @@ const ENABLE: u64 = 1 << 0;
 /// It does not answer.
 pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
     const EVENTS_ENABLE: u64 = 1 << 2;
+    /// Its reads of tables see the processors' caches, where these are.
+    const COHERENT: u64 = 1 << 10;
     const COMMANDS_ENABLE: u64 = 1 << 12;
     /// Rings of 512 entries.
     const RING_512: u64 = 9 << 56;
@@ -63,7 +65,7 @@ pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
     ] {
         set(index, 0);
     }
-    set(register::CONTROL, ENABLE | EVENTS_ENABLE | COMMANDS_ENABLE);
+    set(register::CONTROL, ENABLE | EVENTS_ENABLE | COHERENT | COMMANDS_ENABLE);
     // Reads without an IOMMU give all ones or zeros: nothing else of it has to be believed.
     if get(register::DEVICE_TABLE) != device_table {
         return Err(Stop::Iommu("there is none at its address"));

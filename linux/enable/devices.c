@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* PCI functions of this Linux, for the image's code. */
+#include <linux/acpi.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
 #include <asm/pgtable.h>
@@ -29,12 +30,58 @@ static int keep_zeros(struct bh_late *late, u32 buses)
 	return zeros.va ? 0 : -ENOMEM;
 }
 
+/* Entries of a kind in the table of interrupt controllers. */
+static u32 count_ioapics(void)
+{
+	struct acpi_table_header *table;
+	struct acpi_subtable_header *entry;
+	u32 count = 0;
+	void *end;
+
+	if (ACPI_FAILURE(acpi_get_table(ACPI_SIG_MADT, 0, &table)))
+		return 0;
+	end = (void *)table + table->length;
+	for (entry = (void *)table + sizeof(struct acpi_table_madt);
+	     (void *)(entry + 1) <= end && entry->length >= sizeof(*entry); entry = (void *)entry + entry->length)
+		count += entry->type == ACPI_MADT_TYPE_IO_APIC;
+	acpi_put_table(table);
+	return count;
+}
+
+/* Units in AMD's table of IOMMUs: blocks of several kinds can be about one unit, which has one address. */
+static u32 count_iommus(void)
+{
+	struct acpi_table_header *table;
+	struct acpi_ivrs_header *entry;
+	u64 seen[8], base;
+	u32 count = 0, i;
+	void *end;
+
+	if (ACPI_FAILURE(acpi_get_table(ACPI_SIG_IVRS, 0, &table)))
+		return 0;
+	end = (void *)table + table->length;
+	for (entry = (void *)table + sizeof(struct acpi_table_ivrs);
+	     (void *)entry + 16 <= end && entry->length >= sizeof(*entry); entry = (void *)entry + entry->length) {
+		if (entry->type != 0x10 && entry->type != 0x11 && entry->type != 0x40)
+			continue;
+		base = ((struct acpi_ivrs_hardware_10 *)entry)->base_address;
+		for (i = 0; i < count && seen[i] != base; i++)
+			;
+		if (i == count && count < ARRAY_SIZE(seen))
+			seen[count++] = base;
+	}
+	acpi_put_table(table);
+	return count;
+}
+
 int bh_functions(struct bh_late *late)
 {
 	struct pci_dev *dev = NULL;
 	u32 buses = 1;
 
 	late->function_count = 0;
+	late->ioapics = count_ioapics();
+	late->iommus = count_iommus();
 	for_each_pci_dev(dev) {
 		if (pci_domain_nr(dev->bus) || late->function_count == ARRAY_SIZE(late->functions)) {
 			pr_err("bulkhead: %s: only %zu PCI functions of segment 0 can be confined\n", pci_name(dev),
@@ -54,6 +101,8 @@ static int map_gib(pgd_t *tables, u64 at)
 	pgd_t *entry = &tables[at >> 39];
 	u64 *puds;
 
+	if (!boot_cpu_has(X86_FEATURE_GBPAGES))
+		return -ENODEV;
 	/* The Linux' own half. An entry of this level is never none where it is folded. */
 	if (at >> 47)
 		return -ERANGE;

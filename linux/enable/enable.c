@@ -337,6 +337,11 @@ static void reset_others(void)
 /* Gives memory and cores back. */
 static void undo(void)
 {
+	/* Devices look at tables in the block, so nobody else gets that. */
+	if (atomic_read(&confined) == 1) {
+		pr_err("bulkhead: devices were not given back, and the block stays as it is: reboot this machine\n");
+		return;
+	}
 	if (machine.va) {
 		memset(machine.va, 0, machine.len);
 		memunmap(machine.va);
@@ -433,7 +438,7 @@ static int enable(const struct bh_image *image)
 	struct bh_late *late;
 	struct cpumask *given;
 	u64 result, begin = ktime_get_ns(), entry;
-	bool others = false;
+	bool others = false, held = false;
 	int err;
 
 	if (machine.on)
@@ -475,6 +480,9 @@ static int enable(const struct bh_image *image)
 		err = -EIO;
 	if (err)
 		goto failed;
+	/* The cores that go are others' from here on. */
+	cpu_hotplug_disable();
+	held = true;
 	/* Only a test has a core that is not started. */
 	late->mute = fail == 7 && machine.count ? machine.others[machine.count - 1] : ~0u;
 	others = true;
@@ -485,12 +493,9 @@ static int enable(const struct bh_image *image)
 	if (result || fails(6))
 		goto failed;
 	entry = ktime_get_ns();
-	cpu_hotplug_disable();
 	err = enter_all(late);
-	if (err) {
-		cpu_hotplug_enable();
+	if (err)
 		goto failed;
-	}
 	machine.entry = ktime_get_ns() - entry;
 	machine.whole = ktime_get_ns() - begin;
 	machine.on = true;
@@ -503,6 +508,8 @@ static int enable(const struct bh_image *image)
 failed:
 	if (others)
 		reset_others();
+	if (held)
+		cpu_hotplug_enable();
 	undo();
 	kfree(given);
 	kfree(late);

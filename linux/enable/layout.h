@@ -84,11 +84,11 @@ struct bh_late {
 	u8 names[64];
 	u16 functions[256];
 	u32 function_count;
-	u32 reserved;
+	u32 ioapics;
 	u32 count;
 	u32 len;
 	u32 mute;
-	u32 reserved_2;
+	u32 iommus;
 	u8 says[256];
 };
 static_assert(sizeof(struct bh_late) == 1144);

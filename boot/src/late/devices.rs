@@ -35,17 +35,20 @@ pub struct Devices<'a> {
 
 impl<'a> Devices<'a> {
     /// Finds them; `None`: the image leaves devices to the Linux.
-    pub fn new(header: &'a Header, root: &Sandbox, late: &'a Late) -> Option<Self> {
+    /// # Errors
+    /// The monitor's tables lack what it needs for them.
+    pub fn new(header: &'a Header, root: &Sandbox, late: &'a Late) -> Result<Option<Self>, Stop> {
+        const LACKS: Stop = Stop::Iommu("the image has no place for the Linux' devices");
         if header.iommu.base == 0 {
-            return None;
+            return Ok(None);
         }
-        let find = |at| core_state::physical(root.monitor_root, at);
+        let find = |at| core_state::physical(root.monitor_root, at).ok_or(LACKS);
         let config_pa = find(CONFIG_VA)?;
         let (shadow, lines) = (find(SHADOW_VA)?, find(LINES_VA + PAGE)?);
         // SAFETY: verified: the image has the monitor's tables. The host put the configuration there, in one piece, and
         // nobody writes to it.
         let config = unsafe { &*(config_pa as *const Config) };
-        Some(Self { header, late, root: root.monitor_root, config, config_pa, shadow, lines })
+        Ok(Some(Self { header, late, root: root.monitor_root, config, config_pa, shadow, lines }))
     }
 
     fn slice<T>(&self, part: Slice) -> &[T] {
@@ -79,6 +82,12 @@ impl<'a> Devices<'a> {
     /// # Errors
     /// See [`Stop`].
     pub fn check(&self, ops: &[ConfigOp]) -> Result<(), Stop> {
+        if self.late.iommus > 1 {
+            return Err(Stop::Iommu("there are several, and one is described"));
+        }
+        if self.late.ioapics > 1 {
+            return Err(Stop::Lines("there are several IOAPICs, and one is described"));
+        }
         if iommu::is_on(&self.header.iommu) {
             return Err(Stop::Iommu("this Linux uses it: boot it with amd_iommu=off"));
         }
@@ -119,6 +128,14 @@ impl<'a> Devices<'a> {
     /// # Errors
     /// See [`Stop`]. All is as before then.
     pub fn confine(&self) -> Result<(), Stop> {
+        /// IOAPICVER: the number of lines, less one, is in bits 23:16.
+        const VERSION: u32 = 1;
+        let lines = self.table().map_or(0, |lines| lines.count);
+        if (self.register(VERSION) >> 16 & 0xFF) + 1 != lines {
+            return Err(Stop::Lines(
+                "the IOAPIC has other lines than the machine description says",
+            ));
+        }
         for function in self.functions() {
             note(self, function).map_err(|at| Stop::Register(function.bdf as u16, at))?;
         }
@@ -197,10 +214,14 @@ impl<'a> Devices<'a> {
         const LEVEL: u32 = 1 << 15;
         const CLOCK: u32 = 8;
         let at = TABLE + 2 * line;
-        if [at, at + 1].map(|at| self.register(at)) == [low, high] {
+        // Delivery status and remote IRR are the hardware's.
+        const STATUS: u32 = 1 << 12 | 1 << 14;
+        let [now_low, now_high] = [at, at + 1].map(|at| self.register(at));
+        if [now_low & !STATUS, now_high] == [low, high] {
             return;
         }
-        self.set_register(at, MASKED[0]);
+        // It keeps its vector and trigger mode: an interrupt of before may end yet.
+        self.set_register(at, now_low | MASKED[0]);
         self.set_register(at + 1, high);
         self.set_register(at, low);
         let named = |names| self.named(names).map(|id| id as u8);

@@ -91,7 +91,8 @@ extern "sysv64" fn late(what: u64, argument: u64, rsp: u64, rip: u64) -> u64 {
             let words = unsafe { &*(argument as *const Late) };
             let image = image();
             let root = image.sandboxes.last();
-            if let Some(devices) = root.and_then(|root| Devices::new(image.header, root, words)) {
+            let devices = root.map(|root| Devices::new(image.header, root, words));
+            if let Some(Ok(Some(devices))) = devices {
                 devices.restore();
             }
             0
@@ -137,7 +138,7 @@ fn prepare(late: &Late) -> Result<(), Stop> {
             "a sandbox for the Linux that runs: bulkhead build --under-linux",
         ));
     };
-    if let Some(devices) = Devices::new(header, root, late) {
+    if let Some(devices) = Devices::new(header, root, late)? {
         devices.check(image.config_ops)?;
     }
     for sandbox in sandboxes {
@@ -159,9 +160,8 @@ fn prepare(late: &Late) -> Result<(), Stop> {
 
 fn confine(late: &Late) -> Result<(), Stop> {
     let image = image();
-    let root = image.sandboxes.last();
-    let devices = root.and_then(|root| Devices::new(image.header, root, late));
-    devices.map_or(Ok(()), |devices| devices.confine())
+    let Some(root) = image.sandboxes.last() else { return Ok(()) };
+    Devices::new(image.header, root, late)?.map_or(Ok(()), |devices| devices.confine())
 }
 
 /// Lets this core into its monitor. It comes back to the Linux in `rip`, with 0 as the result.

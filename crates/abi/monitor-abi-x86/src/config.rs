@@ -99,6 +99,8 @@ pub struct Config {
     pub block: monitor::Ram,
     /// Where this Linux sees the PCI configuration space; 0: it has the machine's, and no function is mediated.
     pub ecam: u64,
+    /// Bytes of it.
+    pub ecam_len: u64,
     /// Physical address of the HPET, of which this Linux reads the page; 0: it has the page to itself.
     pub hpet: u64,
 }
@@ -130,4 +132,4 @@ impl DerefMut for Config {
 
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 136);
+const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 144);

@@ -328,6 +328,13 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         let whose = format!("channel {}'s function {}", channel.name, end.bdf);
         return (access, whose, END, owner::at(&channel.place));
     }
+    let timer = plan.machine.hpet.as_ref().is_some_and(|t| at.wrapping_sub(t.base) < PAGE);
+    if timer && who.guest == Guest::Running {
+        const TIMER: Rule =
+            Rule::of("messages").with("a comparator of the machine's timer sends none at all");
+        let owner = format!("{}'s, but for messages", who.name);
+        return (access, owner, TIMER, "nothing in a manifest allows that value".into());
+    }
     let Some(function) = function_at(plan, who, at) else {
         let why = "no function of the machine description is there";
         return (access, "nobody's".into(), owner::VISIBLE, why.into());

@@ -103,8 +103,8 @@ fn header() -> String {
     out += &structure!("sandbox", Sandbox: memory monitor monitor_root entry_va spare_root spare_entry_va info_pa cores
         core_ids reserved);
     out += "/* Words between this Linux and the image's code. */\n";
-    out += &structure!("late", Late: hz timer_hz zeros cores names functions function_count reserved count len mute
-        reserved_2 says);
+    out += &structure!("late", Late: hz timer_hz zeros cores names functions function_count ioapics count len mute
+        iommus says);
     out.push_str("#endif\n");
     out
 }

@@ -38,6 +38,7 @@ pub const FIRST_VECTOR: u8 = 16;
 
 /// IOAPICVER without the number of entries. Version 0x11 has no EOI register.
 const VERSION: u32 = 0x11;
+const VECTOR: u32 = 0xFF;
 const MASK: u32 = 1 << 16;
 const LEVEL: u32 = 1 << 15;
 const ACTIVE_LOW: u32 = 1 << 13;
@@ -357,7 +358,11 @@ impl Lines {
         table: &[AtomicU32],
         chosen: Option<Entry>,
     ) -> Result<Entry, Wrong> {
-        let Some(m) = message else { return Ok(MASKED) };
+        let Some(m) = message else {
+            // An interrupt of before may end yet, by this vector and trigger mode.
+            let kept = |[low, _]: Entry| [low & (VECTOR | LEVEL | ACTIVE_LOW) | MASK, 0];
+            return Ok(chosen.map_or(MASKED, kept));
+        };
         let wiring = match chosen {
             Some([low, _]) => low & (LEVEL | ACTIVE_LOW),
             None => {
@@ -535,6 +540,7 @@ mod tests {
         assert_eq!(hardware(entry, message), Ok([0xA041, 2 << 24]));
         assert_eq!(change(0x0941, 4).unwrap().1, Some(to_core_2));
         assert_eq!(hardware([0x0841, 4 << 24], Some(to_core_2)), Ok([0x41, 2 << 24]));
+        assert_eq!(hardware([0x1_A841, 4 << 24], None), Ok([0x1_A041, 0]));
         // Names of two cores, or of none; an NMI.
         assert_eq!(change(0x0841, 6), Err(Wrong::Destination));
         assert_eq!(change(0x0C41, 4), Err(Wrong::Mode));

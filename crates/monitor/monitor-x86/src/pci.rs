@@ -33,7 +33,8 @@ fn space<M: X86>(m: &M) -> u64 {
 }
 
 fn in_space<M: X86>(m: &M, address: u64) -> bool {
-    address.wrapping_sub(space(m)) < ECAM_SIZE
+    let len = if M::has(need::RUNNING) { m.x86().ecam_len } else { ECAM_SIZE };
+    address.wrapping_sub(space(m)) < len
 }
 
 fn trapped<M: X86>(m: &M, address: u64) -> Option<&Function> {

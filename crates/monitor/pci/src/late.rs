@@ -73,16 +73,27 @@ pub fn lead(hw: &impl Routes, function: &Function) -> Result<(), Denied> {
         Ok(hw.set_remap(function, at, own) || hw.remap(function, at) == Some(own))
     };
     if let Some(wanted) = of_msi(hw, function) {
+        /// Multiple message enable: the function counts messages up in the data's low bits.
+        const SEVERAL: u32 = 0b111 << 20;
+        if hw.config(function, function.msi) & SEVERAL != 0 {
+            return Err(Denied);
+        }
         way(wanted)?;
     }
     for number in 0..function.vectors {
         if let Some(wanted) = of_entry(hw, function, number)
             && !way(wanted)?
         {
-            hw.set_page(control(function, number), 4, u64::from(MASKED));
+            mask(hw, function, number);
         }
     }
     Ok(())
+}
+
+/// Masks an entry of MSI-X. The read makes sure that the function has seen it, and that no message is on its way.
+fn mask(hw: &impl Hardware, function: &Function, number: u32) {
+    hw.set_page(control(function, number), 4, u64::from(MASKED));
+    hw.page(control(function, number), 4);
 }
 
 /// Lets each message name its entry of the remapping table. Both the old and the new form of one are right meanwhile.
@@ -107,7 +118,7 @@ pub fn restore(hw: &impl Hardware, function: &Function) {
         }
     }
     for number in 0..function.vectors {
-        hw.set_page(control(function, number), 4, u64::from(MASKED));
+        mask(hw, function, number);
         for word in number * 4..number * 4 + 3 {
             let value = hw.shadow(function.shadow.wrapping_add(word));
             hw.set_page(function.table.wrapping_add(u64::from(word) * 4), 4, u64::from(value));

@@ -30,16 +30,16 @@ pub struct Late {
     pub functions: [u16; FUNCTIONS],
     /// How many there are.
     pub function_count: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// IOAPICs of the machine, by its firmware tables.
+    pub ioapics: u32,
     /// How many there are.
     pub count: u32,
     /// Bytes of `says`.
     pub len: u32,
     /// x2APIC ID of a core that is not to be started, for a test; `u32::MAX`: none.
     pub mute: u32,
-    /// Padding.
-    pub reserved_2: u32,
+    /// IOMMUs of AMD's, likewise.
+    pub iommus: u32,
     /// Why it cannot be, as text.
     pub says: [u8; SAYS],
 }

@@ -207,7 +207,9 @@ impl<V: Virtualization> Target for V {
             let ram = |span: &plan::Span| Ram { gpa: span.start, len: span.len };
             config.memory = tail.append(&memory.iter().map(ram).collect::<Vec<_>>());
             config.block = plan.block.as_ref().map(ram).unwrap_or_default();
-            config.ecam = plan.machine.pci.as_ref().map_or(0, |root| root.ecam);
+            let space = plan.machine.pci.as_ref();
+            let space = space.map(|root| root.space(plan.machine.arch.facts())).unwrap_or_default();
+            (config.ecam, config.ecam_len) = (space.start, space.len);
             config.hpet = plan.machine.hpet.as_ref().map_or(0, |hpet| hpet.base);
         }
     }
