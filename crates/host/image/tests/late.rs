@@ -307,15 +307,43 @@ fn the_header_says_where_the_control_blocks_and_the_block_are() {
 
 #[test]
 fn ports_are_the_linux_but_those_of_others_and_those_that_reset() {
-    let late = late(&system("ports"), true).unwrap();
-    let image = Image(&late.baked.bytes);
+    let mut system = system("ports");
+    let trapped = |late: &Late| -> Vec<u64> {
+        let image = Image(&late.baked.bytes);
+        let map = image.word(image.header().running.start + u64::from(IOPM));
+        let trapped = |port: u64| image.bytes(map + port / 8, 1)[0] >> (port % 8) & 1 == 1;
+        (0..0x1_0000).filter(|port| trapped(*port)).collect()
+    };
+    let baked = late(&system, true).unwrap();
+    let (all, image) = (trapped(&baked), Image(&baked.baked.bytes));
     let map = image.word(image.header().running.start + u64::from(IOPM));
-    let trapped = |port: u64| image.bytes(map + port / 8, 1)[0] >> (port % 8) & 1 == 1;
-    let all: Vec<u64> = (0..0x1_0000).filter(|port| trapped(*port)).collect();
     let bells = 0x640..0x640 + bulkhead_layout::bell::MAX_BELLS as u64;
-    let expected: Vec<u64> =
-        [0x64, 0xB2, 0xE9, 0x604, 0x605].into_iter().chain(bells).chain([0x680, 0xCF9]).collect();
+    let expected: Vec<u64> = [0x64, 0xB2, 0xE9, 0x604, 0x605]
+        .into_iter()
+        .chain(bells)
+        .chain(0x660..0x681)
+        .chain([0xCF9])
+        .collect();
     assert_eq!(all, expected);
+    // Those of devices that are nobody's, but for the port of a delay, and for power management that it answers.
+    let device = |class: &str, first, last, irq, nobody: bool| Device {
+        class: class.into(),
+        ports: vec![Ports { first, last }],
+        irq,
+        nobody: nobody.then(|| "it harms".into()),
+        ..Device::default()
+    };
+    system.machine.devices = vec![
+        device("dma", 0x80, 0x8F, None, true),
+        device("reset", 0x92, 0x92, None, true),
+        device("acpi-pm", 0x600, 0x607, Some(9), true),
+        device("acpi-pm", 0xCC0, 0xCC1, None, true),
+        device("pic", 0x20, 0x21, None, true),
+        device("reset", 0x93, 0x93, None, false),
+    ];
+    let more = trapped(&late(&system, true).unwrap());
+    let added: Vec<u64> = more.into_iter().filter(|port| !expected.contains(port)).collect();
+    assert_eq!(added, (0x81..0x90).chain([0x92, 0xCC0, 0xCC1]).collect::<Vec<_>>());
     // An access that begins at the last port does not leave the map.
     assert_eq!(image.bytes(map + 0x2000, 1)[0], 0xFF);
 }

@@ -4,7 +4,7 @@
 use crate::x86::X86 as Pc;
 use bulkhead_audit::arch::Architecture as Auditor;
 use bulkhead_audit::claim::Kind;
-use bulkhead_plan::{Arch, Iommu, Plan, Sandbox};
+use bulkhead_plan::{Arch, Iommu, Machine, Plan, Sandbox};
 use bulkhead_qemu::Serial;
 use bulkhead_qemu::bochs::Virtualization;
 
@@ -26,6 +26,11 @@ pub trait Architecture {
     fn cpuid_exits(&self) -> bool {
         false
     }
+    /// Lists the ports of a machine that a Linux which ran before its monitor would harm others by.
+    fn withheld(&self, _: &Machine) -> Vec<(u32, u32)> {
+        Vec::new()
+    }
+
     /// Returns the line of an interrupt.
     fn line(&self, irq: u32) -> u32 {
         irq

@@ -9,8 +9,8 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::report;
 use bulkhead_plan::{
-    BarKind, Bdf, Build, Channel, End, Function, Guest, Machine, Part, Place, Plan, RTC, Sandbox,
-    Span, Trigger,
+    BarKind, Bdf, Build, Channel, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span,
+    Trigger,
 };
 use bulkhead_qemu::{Debugger, Kind, Qmp, Running};
 use serde_json::json;
@@ -156,30 +156,8 @@ pub fn translate(
         iommu: iommu(plan),
         controller: machine.controller.map(|controller| controller.base()),
         timer: machine.hpet.filter(|_| plan.block.is_some()).map(|timer| timer.base),
-        withheld: plan.block.map_or_else(Vec::new, |_| withheld(machine)),
+        withheld: plan.block.map_or_else(Vec::new, |_| arch::of(machine.arch).withheld(machine)),
     })
-}
-
-/// Ports of the machine that a Linux which ran first would harm others by: they reach memory, reset the machine, or
-/// take parts out of it. The port of a delay (0x80) is among those of a DMA controller.
-fn withheld(machine: &Machine) -> Vec<(u32, u32)> {
-    let mut all = Vec::new();
-    for device in machine.devices.iter().filter(|device| device.nobody.is_some()) {
-        let answers = device.class == "acpi-pm" && device.irq.is_some();
-        if answers || ["pic", "i8042", "pci-config"].contains(&device.class.as_str()) {
-            continue;
-        }
-        all.extend(device.ports.iter().map(|p| (u32::from(p.first), u32::from(p.last))));
-    }
-    for function in machine.functions.iter().filter(|f| f.nobody.is_some() && f.bridge.is_none()) {
-        let bars = function.bars.iter().filter(|bar| bar.kind == BarKind::Io);
-        all.extend(bars.map(|bar| (bar.span.start as u32, bar.span.end() as u32 - 1)));
-    }
-    let around = |(first, last): (u32, u32)| match (first..=last).contains(&0x80) {
-        true => vec![(first, 0x7F), (0x81, last)],
-        false => vec![(first, last)],
-    };
-    all.into_iter().flat_map(around).filter(|(first, last)| first <= last).collect()
 }
 
 fn end(plan: &Plan, end: &End) -> claim::End {

@@ -1,4 +1,4 @@
-//! Writes to the High Precision Event Timer, whose page a Linux that runs already reads without an exit.
+//! Writes to the High Precision Event Timer. A Linux that runs already reads its page without an exit.
 
 use crate::X86;
 use bulkhead_monitor_abi::map::MMIO_VA;

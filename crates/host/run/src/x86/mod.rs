@@ -8,7 +8,7 @@ pub use clock::Clock;
 use crate::arch::Architecture;
 use bulkhead_audit::arch::Architecture as Auditor;
 use bulkhead_audit::{Svm, Vmx, claim};
-use bulkhead_plan::{Arch, Guest, Iommu, IommuKind, Plan, Sandbox};
+use bulkhead_plan::{Arch, BarKind, Guest, Iommu, IommuKind, Machine, Plan, Sandbox};
 use bulkhead_qemu::Serial;
 use bulkhead_qemu::bochs::Virtualization;
 
@@ -39,6 +39,30 @@ impl Architecture for X86 {
 
     fn cpuid_exits(&self) -> bool {
         self.is_vmx()
+    }
+
+    // They reach memory, reset the machine, or take parts out of it. The port of a delay (0x80) is among those of a DMA
+    // controller.
+    fn withheld(&self, machine: &Machine) -> Vec<(u32, u32)> {
+        let mut all = Vec::new();
+        for device in machine.devices.iter().filter(|device| device.nobody.is_some()) {
+            let answers = device.class == "acpi-pm" && device.irq.is_some();
+            if answers || ["pic", "i8042", "pci-config"].contains(&device.class.as_str()) {
+                continue;
+            }
+            all.extend(device.ports.iter().map(|p| (u32::from(p.first), u32::from(p.last))));
+        }
+        for function in
+            machine.functions.iter().filter(|f| f.nobody.is_some() && f.bridge.is_none())
+        {
+            let bars = function.bars.iter().filter(|bar| bar.kind == BarKind::Io);
+            all.extend(bars.map(|bar| (bar.span.start as u32, bar.span.end() as u32 - 1)));
+        }
+        let around = |(first, last): (u32, u32)| match (first..=last).contains(&0x80) {
+            true => vec![(first, 0x7F), (0x81, last)],
+            false => vec![(first, last)],
+        };
+        all.into_iter().flat_map(around).filter(|(first, last)| first <= last).collect()
     }
 
     // A PC wires ISA interrupt 0 to the IOAPIC's second line.
