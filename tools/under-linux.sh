@@ -27,7 +27,7 @@ qemu=(qemu-system-x86_64 "${described[@]}" -accel "tcg,thread=multi" -smp 3 -m 6
     -kernel "$ARTIFACTS/$KERNEL" -initrd "$DIR/initramfs.cpio")
 for n in 1 2 3; do qemu+=(-drive "if=none,id=disk$n,driver=null-co,size=64M,read-zeroes=on"); done
 for n in 0 1 2; do qemu+=(-netdev "user,id=net$n"); done
-line="console=ttyS0,115200 loglevel=4 amd_iommu=off bulkhead.root=/dev/vda bulkhead.run=under-linux"
+line="console=ttyS0,115200 loglevel=4 amd_iommu=off hpet=disable bulkhead.root=/dev/vda bulkhead.run=under-linux"
 if [ "$live" ]; then
     exec "${qemu[@]}" -serial mon:stdio -append "$line bulkhead.then=shell" 2>"$DIR/qemu.log"
 fi

@@ -193,7 +193,7 @@ fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
     // Cloud kernels have no driver for the card.
     let net = if linux.kernel.ends_with("cloud") { "" } else { "bulkhead.net=e1000e" };
     machine.append = format!(
-        "console=ttyS0 loglevel=4 amd_iommu=off libata.force=noncq {net} bulkhead.run=sh:/late/script.sh,{}",
+        "console=ttyS0 loglevel=4 amd_iommu=off hpet=disable libata.force=noncq {net} bulkhead.run=sh:/late/script.sh,{}",
         linux.arguments
     );
     machine.serials = vec![Serial::File];

@@ -63,6 +63,6 @@ echo 10 >/sys/module/bulkhead/parameters/fail
 bulkheadctl machine disable 2>/dev/null && end "step 10 does not fail"
 taskset 4 bulkheadctl --wait 2 start flight 2>&1 | grep -q "that it runs: it is stopped" || end "flight began beside a core that nothing confines: $(taskset 4 bulkheadctl list)"
 echo 0 >/sys/module/bulkhead/parameters/fail
-bulkheadctl machine disable || end "not disabled: $(dmesg | tail -3)"
+taskset 4 bulkheadctl machine disable || end "not disabled: $(dmesg | tail -3)"
 rmmod bulkhead || end "the module does not go"
 echo "under: done"
