@@ -35,6 +35,7 @@ pub struct Devices<'a> {
 
 impl<'a> Devices<'a> {
     /// Finds them; `None`: the image leaves devices to the Linux.
+    ///
     /// # Errors
     /// The monitor's tables lack what it needs for them.
     pub fn new(header: &'a Header, root: &Sandbox, late: &'a Late) -> Result<Option<Self>, Stop> {
