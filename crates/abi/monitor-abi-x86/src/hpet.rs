@@ -25,7 +25,7 @@ pub const fn decide(offset: u64, size: u8, value: u64) -> Option<u64> {
     }
     match (offset - TIMER) % STRIDE {
         CONFIGURATION => Some(value & !MESSAGES),
-        ..MESSAGE => Some(value),
+        1..MESSAGE => Some(value),
         _ => None,
     }
 }
