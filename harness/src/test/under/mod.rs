@@ -164,7 +164,14 @@ fn run(bench: &Bench, linux: &Linux) -> Result<String, String> {
     let mut running = start(bench, linux)?;
     let text = running.wait_serial(0, "bulkhead-init: exit code", linux.limit);
     let text = text.map_err(|e| e.to_string())?.text();
-    if text.contains(DONE) { Ok(text) } else { Err(text) }
+    if text.contains(DONE) { Ok(text) } else { Err(first_the_reason(&text)) }
+}
+
+/// Puts the last thing that a script said, or the kernel's panic, before a log.
+fn first_the_reason(text: &str) -> String {
+    let tells = |line: &&str| line.contains("under: ") || line.contains("Kernel panic");
+    let reason = text.lines().rev().find(tells).unwrap_or("the script said nothing");
+    format!("{}\n{text}", reason.trim())
 }
 
 /// Waits until its script has said where the block is.
