@@ -185,7 +185,7 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
         some => format!("may {some}"),
     };
     let lines = [
-        ("runs", table::guest(&sandbox.guest)),
+        ("runs", table::guest(sandbox)),
         ("has", format!("core {}, {}", cores.join(", "), show(memory))),
         (
             "devices",

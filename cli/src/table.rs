@@ -87,12 +87,13 @@ pub fn owner_name(plan: &Plan, owner: Owner) -> String {
 
 /// Names a sandbox's guest, in a word or two.
 #[must_use]
-pub fn guest(guest: &Guest) -> String {
+pub fn guest(sandbox: &Sandbox) -> String {
     let file = |path: &std::path::Path| {
         path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     };
-    match guest {
+    match &sandbox.guest {
         Guest::Linux { kernel, .. } => format!("linux {}", file(kernel)),
+        Guest::Bare { .. } if sandbox.bay => "vacant".into(),
         Guest::Bare { program, .. } => format!("bare {}", file(program)),
         Guest::Running => "linux that runs".into(),
         Guest::Kernel(kernel) => format!("kernel {}", file(&kernel.file)),
@@ -265,7 +266,7 @@ fn sandboxes(out: &mut String, plan: &Plan) {
             vec![
                 index.to_string(),
                 sandbox.name.clone(),
-                guest(&sandbox.guest),
+                guest(sandbox),
                 joined(&sandbox.cores),
                 show(sandbox.ram.iter().map(|ram| ram.len).sum()),
                 joined(owned(sandbox)),

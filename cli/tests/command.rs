@@ -361,6 +361,19 @@ fn what_has_no_schedule_is_an_error() {
 }
 
 #[test]
+fn a_part_needs_a_bay() {
+    let part = format!("{}/part.toml", env!("CARGO_TARGET_TMPDIR"));
+    let text_of =
+        "[part]\nname = \"x\"\nguest = { kind = \"bare\", program = \"x\" }\nmemory = \"4 MiB\"\n";
+    std::fs::write(&part, text_of).unwrap();
+    let output = bulkhead(&["check", SCHED, "--part", &part]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.contains("error[part-room]: no bay takes `x`"), "{told}");
+    assert!(told.contains("guest = { kind = \"vacant\" }"), "{told}");
+}
+
+#[test]
 fn a_system_without_monitors_is_said_to_be_one() {
     const PING: &str = "tests/multikernel/ping.toml";
     let told = "there are no monitors: each kernel can reach all memory, devices and cores";

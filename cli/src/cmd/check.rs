@@ -2,9 +2,10 @@
 
 use super::ManifestArguments;
 use crate::output;
-use bulkhead_manifest::{Diagnostics, render};
+use bulkhead_manifest::{Diagnostics, part, render};
 use bulkhead_plan::{Guest, Iommu, System, forges};
 use clap::ValueEnum;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Check a manifest: exit status 0 if it is right, 1 if not.
@@ -18,6 +19,9 @@ pub struct Arguments {
     /// Do not open the guests' files, which may not have been built yet.
     #[arg(long)]
     skip_files: bool,
+    /// Check this part instead: what `bulkheadctl create` makes of it while the system runs.
+    #[arg(long, value_name = "PART")]
+    part: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -32,6 +36,9 @@ enum Format {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
+    if let Some(part) = &arguments.part {
+        return run_part(part, arguments);
+    }
     let checked = arguments.manifest.load(arguments.skip_files);
     let (findings, good) = match checked {
         Ok(checked) => (Diagnostics::default(), Some(checked)),
@@ -81,6 +88,23 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         (Format::Sarif, _) => output::result(&render::sarif(&findings)),
     }
     if good.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Checks a part, as if all bays were vacant.
+fn run_part(part: &Path, arguments: &Arguments) -> ExitCode {
+    let options = arguments.manifest.options(true);
+    let checked = part::load(part, &arguments.manifest.manifest, &options, |_| None);
+    let found = checked.as_ref().err().cloned().unwrap_or_default();
+    match (arguments.format, &checked) {
+        (Format::Human, Ok(fit)) => {
+            let (file, bay) = (part.display(), &fit.bay);
+            output::result(&format!("{file}: ok, `{}` fits in bay `{bay}`\n", fit.name));
+        }
+        (Format::Human, Err(found)) => super::show(found),
+        (Format::Json, _) => output::result(&render::json(&found)),
+        (Format::Sarif, _) => output::result(&render::sarif(&found)),
+    }
+    if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Tells if the boot code's finding about interrupt lines decides if the system starts.

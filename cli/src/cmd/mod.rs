@@ -50,10 +50,15 @@ impl ManifestArguments {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn load(&self, skip_files: bool) -> Result<Checked, Diagnostics> {
+        load(&self.manifest, &self.options(skip_files))
+    }
+
+    /// Terms on which it is loaded.
+    pub fn options(&self, skip_files: bool) -> Options {
         let artifacts = self.artifacts.clone();
         let machine =
             (self.arch == VMX).then(|| bulkhead_manifest::described(&self.manifest, "bochs-vmx"));
-        load(&self.manifest, &Options { artifacts, skip_files, machine, ..Options::default() })
+        Options { artifacts, skip_files, machine, ..Options::default() }
     }
 }
 

@@ -17,6 +17,7 @@ pub fn jobs() -> Vec<Job> {
     }
     jobs.push(Job::one("control/console", 240, consoles));
     jobs.push(Job::one("control/load", 240, loaded));
+    jobs.push(Job::one("control/create", 240, created));
     jobs
 }
 
@@ -375,7 +376,7 @@ fn loaded(bench: &Bench) -> Result<String, String> {
     super::typed::sample(&ended(&shown), &ended(&told)).map_err(|why| seen.wrong(why))?;
     expect(&seen, "garbage", "1", &[own, "6 restarts; its monitor did not take /garbage"])?;
     expect(&seen, "claims", "1", &[own, "7 restarts; its monitor did not take /claims"])?;
-    expect(&seen, "large", "1", &["the channel for `pupil` has 262144"])?;
+    expect(&seen, "large", "1", &["the channel for `pupil` has 262080"])?;
     expect(&seen, "foreign", "1", &["kind = \"program\", from = \"ground\", to = [\"other\"]"])?;
     expect(&seen, "late", "0", &["sleeper is running, 1 restarts, with a loaded program"])?;
     expect(&seen, "text", "1", &["/test.sh: no 64-bit ELF"])?;
@@ -385,4 +386,114 @@ fn loaded(bench: &Bench) -> Result<String, String> {
         seen.ensure(denials == 0, format!("{name} was denied something"))?;
     }
     Ok("loaded twice; spoilt, garbage and false claims: the image's own program".into())
+}
+
+const CREATES: &[(&str, &str)] = &[
+    ("vacant", "bulkheadctl list"),
+    ("missing", "bulkheadctl create /missing.toml"),
+    ("unknown", "bulkheadctl create /unknown.toml"),
+    ("linux", "bulkheadctl create /linux.toml"),
+    ("camera", "bulkheadctl create /camera.toml"),
+    ("again", "bulkheadctl create /camera.toml"),
+    ("lidar", "bulkheadctl create /lidar.toml"),
+    ("both", "bulkheadctl list"),
+    ("full", "bulkheadctl create /third.toml"),
+    ("large", "bulkheadctl create /large.toml"),
+    ("foreign", "bulkheadctl create /foreign.toml"),
+    ("status", "bulkheadctl status --format json"),
+    ("stop", "bulkheadctl stop camera"),
+    ("start", "bulkheadctl start camera"),
+    ("nothing", "bulkheadctl destroy radar"),
+    ("destroy", "bulkheadctl destroy camera"),
+    ("gone", "bulkheadctl list"),
+    ("next", "bulkheadctl create /third.toml"),
+    (
+        "lidar-ends",
+        "while bulkheadctl status large --format json | grep -q '\"running\"'; do sleep 1; done; bulkheadctl status large",
+    ),
+    ("end", "bulkheadctl destroy third; bulkheadctl destroy lidar; bulkheadctl list"),
+];
+
+/// A part's file.
+fn part(name: &str, program: &str, args: &str, memory: &str, more: &str) -> Vec<u8> {
+    let text = format!(
+        "[part]\nname = \"{name}\"\nguest = {{ kind = \"bare\", program = \"{program}\", args = \"{args}\" }}\nmemory = \"{memory}\"\n{more}"
+    );
+    text.into_bytes()
+}
+
+/// Parts come and go in two bays: each gets the smallest that has all that it asks for, and is refused with the reason.
+fn created(bench: &Bench) -> Result<String, String> {
+    let mut manifest = ground(NEWER);
+    let all = ["small", "large"];
+    let _ = writeln!(
+        manifest.0,
+        "stop = {all:?}\nstart = {all:?}\nrestart = {all:?}\nobserve = {all:?}"
+    );
+    for (name, core, memory) in [("small", 1, "4 MiB"), ("large", 2, "16 MiB")] {
+        let _ = writeln!(
+            manifest.0,
+            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"vacant\" }}\ncores = [{core}]\nmemory = \"{memory}\"\n[[channel]]\nname = \"{name}-part\"\nfrom = \"ground\"\nto = [\"{name}\"]\nsize = \"256 KiB\"\nkind = \"program\""
+        );
+    }
+    let manifest = manifest.bare("other", "victim", "", &[3], "8 MiB", "");
+    let read =
+        |name: &str| std::fs::read(artifacts().join(name)).map_err(|e| format!("{name}: {e}"));
+    let files = [
+        ("/camera", read("duty")?),
+        ("/victim", read("victim")?),
+        ("/camera.toml", part("camera", "camera", "", "4 MiB", "")),
+        ("/lidar.toml", part("lidar", "camera", "rounds=20", "8 MiB", "")),
+        ("/third.toml", part("third", "victim", "", "3 MiB", "channels = [\"small-part\"]")),
+        ("/large.toml", part("huge", "victim", "", "64 MiB", "")),
+        ("/foreign.toml", part("foreign", "victim", "", "4 MiB", "devices = [\"uart2\"]")),
+        ("/missing.toml", part("missing", "victor", "", "4 MiB", "")),
+        ("/unknown.toml", part("unknown", "victim", "", "4 MiB", "cpus = 2")),
+        (
+            "/linux.toml",
+            b"[part]\nname = \"x\"\nguest = { kind = \"vacant\" }\nmemory = \"4 MiB\"\n".to_vec(),
+        ),
+    ];
+    let seen = look(&manifest, bench, CREATES, &files)?;
+    expect(&seen, "vacant", "0", &["; vacant"])?;
+    let missing = ["error[file-missing]: cannot read /victor", "/missing.toml:3", "`victim`?"];
+    expect(&seen, "missing", "1", &missing)?;
+    expect(&seen, "unknown", "1", &["error[unknown-key]", "cpus", "/unknown.toml:5"])?;
+    expect(&seen, "linux", "1", &["error[part-guest]", "/linux.toml:3"])?;
+    expect(&seen, "camera", "0", &["camera is created in bay small"])?;
+    expect(&seen, "again", "1", &["`camera` is in bay `small` already"])?;
+    expect(&seen, "lidar", "0", &["lidar is created in bay large"])?;
+    expect(&seen, "both", "0", &["; camera", "; lidar"])?;
+    let full = ["error[part-room]: no bay takes `third`", "/third.toml:2", "`small` has `camera`"];
+    expect(&seen, "full", "1", &full)?;
+    expect(&seen, "full", "1", &["`large` is at no end of `small-part`"])?;
+    expect(&seen, "large", "1", &["`small` has 4 MiB and `large` has 16 MiB"])?;
+    expect(&seen, "foreign", "1", &["`small` has no device `uart2`"])?;
+    expect(&seen, "status", "0", &["\"loaded\": true", "running"])?;
+    expect(&seen, "stop", "0", &["small is stopped"])?;
+    expect(&seen, "start", "0", &["small is running", "with a loaded program"])?;
+    expect(&seen, "nothing", "1", &["no bay has `radar`; there is camera, lidar"])?;
+    expect(&seen, "destroy", "0", &["camera is gone; bay small is vacant"])?;
+    expect(&seen, "gone", "0", &["; vacant", "; lidar"])?;
+    let ended =
+        ["third is created in bay small", "it is stopped already", "bulkheadctl denials small"];
+    // The victim wants more memory than its part says.
+    expect(&seen, "next", "0", &ended)?;
+    // It was told how many rounds it has, and ends by itself.
+    expect(&seen, "lidar-ends", "0", &["exited 0"])?;
+    expect(&seen, "end", "0", &["third is gone", "lidar is gone", "; vacant"])?;
+    for (name, denied) in [("small", 1), ("large", 0), ("other", 0)] {
+        let denials = seen.sandbox(name)?.denials;
+        seen.ensure(denials == denied, format!("{name} was denied {denials}, not {denied}"))?;
+    }
+    seen.undisturbed("other", &["running"])?;
+    // The page shows these commands, and what they say.
+    let page = super::typed::block("docs/bays.md", "# bulkheadctl create")?;
+    let shown: String =
+        page.lines().filter(|line| !line.starts_with('#')).map(|l| format!("{l}\n")).collect();
+    let told = ["camera", "both", "stop", "start", "destroy"].map(|name| said(&seen, name));
+    let told = told.into_iter().map(|said| said.map(|(text, _)| text.trim().to_owned() + "\n"));
+    let told = told.collect::<Result<String, String>>()?;
+    super::typed::sample(&shown, &told).map_err(|why| seen.wrong(why))?;
+    Ok("3 created, 3 destroyed; 6 refused, with the reason".into())
 }

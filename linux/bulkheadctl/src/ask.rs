@@ -100,7 +100,9 @@ impl Other<'_> {
             State::Exited | State::Failed => {
                 first && now.state != before.state || now.restarts > before.restarts
             }
-            State::Absent | State::Launching | State::Stopped => false,
+            // A denied access has ended it already.
+            State::Stopped => now.restarts > before.restarts,
+            State::Absent | State::Launching => false,
         })
     }
 
@@ -128,7 +130,7 @@ impl Other<'_> {
         }
     }
 
-    fn until(&self, what: &str, done: impl Fn(Status) -> bool) -> Result<Status, Wrong> {
+    pub fn until(&self, what: &str, done: impl Fn(Status) -> bool) -> Result<Status, Wrong> {
         let begin = Instant::now();
         loop {
             let now = self.status()?;

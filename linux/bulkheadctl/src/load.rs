@@ -6,7 +6,7 @@ use crate::ask::{Other, granted};
 use crate::machine::{Machine, Status};
 use crate::why::Reader;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::load::{HEAD, MAGIC};
+use bulkhead_layout::load::{HEAD, LABEL, MAGIC};
 use bulkhead_layout::map::GUEST_LOW_END;
 use bulkhead_linux::channel::{self, Channel};
 use bulkhead_linux::devmem::Registers;
@@ -35,14 +35,28 @@ pub fn load(
                 .map_err(|why| why.to_string())?
         }
     };
-    let len = packed.len() as u64;
-    if !(HEAD..=room).contains(&len) {
+    let now = run(&other, &channel, room, (file, &packed), why)?;
+    Ok(other.is(now))
+}
+
+/// Writes what was packed from a file, and restarts the sandbox with it.
+pub fn run(
+    other: &Other,
+    channel: &Channel,
+    room: u64,
+    (file, packed): (&str, &[u8]),
+    why: &Result<Reader, Wrong>,
+) -> Result<Status, Wrong> {
+    let (len, name) = (packed.len() as u64, other.name);
+    // The end of the channel is for a name.
+    if !(HEAD..=room.saturating_sub(LABEL)).contains(&len) {
+        let room = room.saturating_sub(LABEL);
         return Err(format!("{file} takes {len} bytes; the channel for `{name}` has {room}"));
     }
-    write(channel.memory(), &packed)?;
-    let now = again(&other, why)?;
+    write(channel.memory(), packed)?;
+    let now = again(other, why)?;
     if now.loaded {
-        return Ok(other.is(now));
+        return Ok(now);
     }
     let is = other.is(now);
     let is = is.trim_end();
@@ -56,13 +70,47 @@ pub fn unload(
     wait: Duration,
     why: &Result<Reader, Wrong>,
 ) -> Answer {
-    let (other, channel, _) = target(machine, name, wait)?;
+    let (other, channel, room) = target(machine, name, wait)?;
+    clear(&other, &channel, room, why).map(|now| other.is(now))
+}
+
+/// Takes what was loaded away, with its name.
+pub fn clear(
+    other: &Other,
+    channel: &Channel,
+    room: u64,
+    why: &Result<Reader, Wrong>,
+) -> Result<Status, Wrong> {
     channel.memory().set64(PAGE as usize, 0);
-    again(&other, why).map(|now| other.is(now))
+    set_label(channel, room, "");
+    again(other, why)
+}
+
+/// Offset of the name in a channel of so many bytes.
+fn label_at(room: u64) -> usize {
+    (PAGE + room - LABEL) as usize
+}
+
+/// Leaves the name of what is created.
+pub fn set_label(channel: &Channel, room: u64, name: &str) {
+    let mut bytes = [0; LABEL as usize];
+    let len = name.len().min(bytes.len() - 1);
+    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+    let words = bytes.chunks(8).map(word).enumerate();
+    words.for_each(|(n, word)| channel.memory().set64(label_at(room) + n * 8, word));
+}
+
+/// The name that was left: a claim of whoever wrote it, so what is no name is none.
+pub fn label(channel: &Channel, room: u64) -> Option<String> {
+    let words = (0..LABEL as usize / 4).map(|n| channel.memory().get32(label_at(room) + n * 4));
+    let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).take_while(|byte| *byte != 0).collect();
+    let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
+    let name = String::from_utf8(bytes).ok()?;
+    (!name.is_empty() && name.bytes().all(|b| plain(&b))).then_some(name)
 }
 
 /// The sandbox, the channel for its program, and how many bytes that has.
-fn target<'a>(
+pub fn target<'a>(
     machine: &'a Machine,
     name: &'a str,
     wait: Duration,

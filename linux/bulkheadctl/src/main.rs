@@ -8,6 +8,7 @@ mod console;
 mod kick;
 mod load;
 mod machine;
+mod part;
 mod show;
 mod under;
 mod why;
@@ -31,6 +32,8 @@ const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
   consoles FOLDER          a terminal in the folder for each sandbox that this one observes
   load SANDBOX FILE        another program, an ELF file or what `bulkhead pack` made of it; restarts it
   unload SANDBOX           the image's program again; restarts it
+  create PART.toml         what the file describes, in a bay that fits
+  destroy NAME             ends what was created; its bay is vacant again
   machine enable IMAGE     starts an image of `bulkhead build --under-linux`; this Linux becomes a sandbox
   machine disable          ends it, when the others have ended; stops those that let it (release)
   machine status           tells if an image runs
@@ -103,7 +106,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
     match words[..] {
         ["list" | "kick"]
         | ["status" | "exits" | "denials", ..]
-        | ["stop" | "start" | "restart" | "unload", _]
+        | ["stop" | "start" | "restart" | "unload" | "create" | "destroy", _]
         | ["load", _, _]
         | ["console", _]
         | ["console", _, _]
@@ -127,7 +130,7 @@ fn run(options: &Options) -> Result<String, Wrong> {
     let machine = Machine::open()?;
     let why = || why::Reader::open(options.manifest.as_deref(), &machine);
     match words[..] {
-        ["list"] => Ok(show::list(&machine, options.form)),
+        ["list"] => Ok(show::list(&machine, &why(), options.form, options.wait)),
         ["status", ref names @ ..] => show::status(&machine, &why(), names, options.form),
         ["exits", ref names @ ..] => show::exits(&machine, names, options.form),
         ["denials", ref names @ ..] => show::denials(&machine, &why()?, names, options.form),
@@ -139,8 +142,14 @@ fn run(options: &Options) -> Result<String, Wrong> {
         }
         ["consoles", folder] => console::serve(&machine, folder, options.wait),
         ["load", name, file] => load::load(&machine, name, file, options.wait, &why()),
+        ["create", file] => part::create(&machine, file, options.wait, &why()),
+        ["destroy", name] => part::destroy(&machine, name, options.wait, &why()),
         ["unload", name] => load::unload(&machine, name, options.wait, &why()),
-        [request, name] => ask::ask(&machine, request, name, options.wait, &why()),
+        [request, name] => {
+            let why = why();
+            let name = part::sandbox(&machine, &why, name, options.wait);
+            ask::ask(&machine, request, &name, options.wait, &why)
+        }
         _ => Err("no such command".into()),
     }
 }

@@ -8,6 +8,7 @@ use bulkhead_explain::{fold, refused, state};
 use bulkhead_layout::report::CAUSE_NAMES;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// How it prints.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +30,14 @@ fn text(value: &Value) -> String {
 }
 
 /// Every sandbox, with the rights to it.
-pub fn list(machine: &Machine, form: Form) -> String {
+pub fn list(machine: &Machine, why: &Result<Reader, Wrong>, form: Form, wait: Duration) -> String {
+    // Without the manifest nobody knows that a sandbox is a bay.
+    let bays: Vec<_> =
+        why.iter().flat_map(|reader| crate::part::bays(machine, reader, wait)).collect();
+    let part = |name: &str| {
+        let mut all = bays.iter().filter(|(bay, _)| *bay == name);
+        all.next().map(|(_, part)| part.as_deref().unwrap_or("vacant"))
+    };
     let rights = |n: usize| {
         let own = (n == machine.info.index).then_some("itself");
         let sees = machine.observes(n).then_some("observe");
@@ -38,14 +46,15 @@ pub fn list(machine: &Machine, form: Form) -> String {
     };
     let all = machine.info.sandboxes.iter().enumerate();
     if form == Form::Json {
-        let all = all.map(|(n, name)| json!({ "name": name, "index": n, "rights": rights(n) }));
+        let all = all.map(|(n, name)| json!({ "name": name, "index": n, "rights": rights(n), "part": part(name) }));
         return text(&Value::Array(all.collect()));
     }
     let mut out = format!("{:<16}{}\n", "sandbox", "rights of this one");
     for (n, name) in all {
         let rights = rights(n);
         let rights = if rights.is_empty() { "none".into() } else { rights.join(", ") };
-        put(&mut out, format_args!("{name:<16}{rights}"));
+        let part = part(name).map(|part| format!("; {part}"));
+        put(&mut out, format_args!("{name:<16}{rights}{}", part.unwrap_or_default()));
     }
     out
 }

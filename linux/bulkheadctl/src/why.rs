@@ -18,6 +18,7 @@ const VARIABLE: &str = "BULKHEAD_MANIFEST";
 pub struct Reader {
     /// The plan, if there is a manifest.
     plan: Option<Plan>,
+    path: Option<PathBuf>,
     own: (usize, String),
 }
 
@@ -30,13 +31,23 @@ impl Reader {
             // Its machine description is looked for from where the file really lies.
             None => [PLACE, BROUGHT].iter().find_map(|place| std::fs::canonicalize(place).ok()),
         };
-        let plan = path.map(|path| plan(&path, machine)).transpose()?;
-        Ok(Self { plan, own: (machine.info.index, machine.info.name.clone()) })
+        let plan = path.as_deref().map(|path| plan(path, machine)).transpose()?;
+        Ok(Self { plan, path, own: (machine.info.index, machine.info.name.clone()) })
     }
 
     /// A denial, explained if there is a manifest.
     pub fn explain(&self, sandbox: usize, core: usize, denial: &Denial) -> Option<Explained> {
         Some(explain(self.plan.as_ref()?, sandbox, core, denial))
+    }
+
+    /// The manifest.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Tells if it has a sandbox that is a bay.
+    pub fn bay(&self, sandbox: usize) -> bool {
+        self.plan.as_ref().and_then(|plan| plan.sandboxes.get(sandbox)).is_some_and(|one| one.bay)
     }
 
     /// Where a sandbox's RAM from 0 on ends, if there is a manifest.

@@ -60,6 +60,8 @@ fn portable() -> String {
     offsets!(out: version sandbox name clock.hz clock.timer_hz memory cores windows core_ids window args lines level_lines level_vectors bells sandboxes control image names monitors alive snapshot);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);
     define(&mut out, "INFO_ARGS_SIZE", 256);
+    define(&mut out, "ARGS_MARK", bulkhead_layout::load::ARGS_MARK[0]);
+    define(&mut out, "ARGS_MARK_END", bulkhead_layout::load::ARGS_MARK[1]);
     define(&mut out, "MAX_CORES", MAX_CORES as u64);
     define(&mut out, "PAGE", PAGE);
     for (name, at) in [

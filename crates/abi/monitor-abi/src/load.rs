@@ -10,6 +10,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const PROGRAM_GPA: u64 = 0x20_0000;
 /// `"BHLOADED"`, stored last.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHLOADED");
+/// Two words before the place in a program for arguments of those who create it: [`ARGS`] bytes of text. No monitor
+/// looks there.
+pub const ARGS_MARK: [u64; 2] =
+    [u64::from_le_bytes(*b"BHPART\x1A\x9D"), u64::from_le_bytes(*b"\xC3\x07argum\xE5")];
+/// Bytes of that place; the text ends with a zero.
+pub const ARGS: usize = 256;
+/// Bytes at the end of a program's channel for the name of what was created; no monitor looks there.
+pub const LABEL: u64 = 64;
 
 /// Head of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::elf::{Program, Segment};
-use bulkhead_layout::load::{Head, MAGIC, PROGRAM_GPA, sum};
+use bulkhead_layout::load::{ARGS, ARGS_MARK, Head, MAGIC, PROGRAM_GPA, sum};
 use bulkhead_layout::map::{CHANNELS_END, CHANNELS_GPA};
 use zerocopy::IntoBytes;
 
@@ -15,6 +15,14 @@ const MOST: usize = (CHANNELS_END - CHANNELS_GPA) as usize;
 /// # Errors
 /// [`Error::Program`]: it is no such file, is linked below [`PROGRAM_GPA`], or needs more memory, its zeros included.
 pub fn pack(name: &str, elf: &[u8], end: u64) -> Result<Vec<u8>, Error> {
+    pack_with(name, elf, end, "")
+}
+
+/// As [`pack`], with arguments in the program's place for them. Without any the program has those of the manifest.
+///
+/// # Errors
+/// [`Error::Program`], also if the program has no such place, or the text does not fit.
+pub fn pack_with(name: &str, elf: &[u8], end: u64, args: &str) -> Result<Vec<u8>, Error> {
     let wrong = |what: String| Error::Program(format!("{name}: {what}"));
     let program = Program::parse(name, elf)?;
     let segments = &program.segments;
@@ -38,6 +46,13 @@ pub fn pack(name: &str, elf: &[u8], end: u64) -> Result<Vec<u8>, Error> {
     for s in segments {
         all[at(s)..at(s) + s.bytes.len()].copy_from_slice(&s.bytes);
     }
+    if !args.is_empty() {
+        let place = place(&all).map_err(wrong)?;
+        if args.len() >= ARGS {
+            return Err(wrong(format!("it takes {} bytes of arguments at most", ARGS - 1)));
+        }
+        all[place..place + args.len()].copy_from_slice(args.as_bytes());
+    }
     all.truncate(all.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
     all.resize(all.len().next_multiple_of(8), 0);
     let words: Vec<u64> = all.chunks_exact(8).map(word).collect();
@@ -47,6 +62,17 @@ pub fn pack(name: &str, elf: &[u8], end: u64) -> Result<Vec<u8>, Error> {
         return Err(wrong(format!("its entry {entry:#x} is outside of it")));
     }
     Ok([head.as_bytes(), &all].concat())
+}
+
+/// Where a program has its place for arguments.
+fn place(all: &[u8]) -> Result<usize, String> {
+    let mark: Vec<u8> = ARGS_MARK.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut found = all.windows(mark.len()).enumerate().filter(|(_, bytes)| *bytes == mark);
+    match (found.next(), found.next()) {
+        (Some((at, _)), None) if at + mark.len() + ARGS <= all.len() => Ok(at + mark.len()),
+        (None, _) => Err("it looks at no arguments, so it can have none".into()),
+        _ => Err("its place for arguments is not a single one".into()),
+    }
 }
 
 fn word(bytes: &[u8]) -> u64 {
@@ -126,6 +152,33 @@ mod tests {
         ] {
             let error = pack("a", &elf(address, size, entry), end).expect_err(why).to_string();
             assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn arguments_go_to_their_place() {
+        let end = PROGRAM_GPA + 4096;
+        // The second word of 16 is not a mark yet.
+        let plain = elf(PROGRAM_GPA, 16, PROGRAM_GPA);
+        let error = pack_with("a", &plain, end, "x").expect_err("no place").to_string();
+        assert!(error.contains("looks at no arguments"), "{error}");
+        let mark: Vec<u8> = ARGS_MARK.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let marked = |more: usize| {
+            let len = 16 + mark.len() + ARGS * more;
+            let mut file = elf(PROGRAM_GPA, len as u64, PROGRAM_GPA);
+            // Bytes in the file: the fifth word of the segment.
+            file[64 + 32..64 + 40].copy_from_slice(&(len as u64).to_le_bytes());
+            file.extend(&mark);
+            file.resize(file.len() + ARGS * more, 0);
+            file
+        };
+        let packed = pack_with("a", &marked(1), end, "rounds=4").expect("a place");
+        let at = 32 + 16 + mark.len();
+        assert_eq!(&packed[at..at + 8], b"rounds=4");
+        assert!(packed.len() == at + 8 && pack("a", &marked(1), end).is_ok());
+        let long = "x".repeat(ARGS);
+        for (file, args) in [(marked(0), "x"), (marked(1), &long[..])] {
+            pack_with("a", &file, end, args).expect_err("no room");
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::artifact;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::machine;
+use crate::part::Put;
 use crate::rules::{self, Context, Item};
 use crate::source::{Document, Source, k, n};
 use crate::{limits, schema, shape};
@@ -72,7 +73,17 @@ pub fn load(path: &Path, options: &Options) -> Result<Checked, Diagnostics> {
 /// # Errors
 /// Everything that was found.
 pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Diagnostics> {
-    let (document, errors) = Document::parse(source, &source.text);
+    all(source, options, None, |_| ()).map(|(checked, ())| checked)
+}
+
+/// Checks a manifest, with a part in the place of a bay's guest if there is one; and what `look` finds in its context.
+pub(crate) fn all<R>(
+    source: &Arc<Source>,
+    options: &Options,
+    put: Option<&Put<'_, '_>>,
+    look: impl FnOnce(&Context<'_, '_>) -> R,
+) -> Result<(Checked, R), Diagnostics> {
+    let (mut document, errors) = Document::parse(source, &source.text);
     // A syntax error may have lost a key: any further finding would be guesswork.
     if !errors.is_empty() {
         return Err(Diagnostics::new(unreadable(&document, &errors)));
@@ -83,14 +94,25 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         return Err(Diagnostics::new(found));
     }
     found.extend(shape::check(&document, &schema::manifest()));
+    for (put, key) in put.iter().flat_map(|put| ["guest", "memory"].map(|key| (put, key))) {
+        let own = vec![k("sandbox"), n(put.bay), k(key)];
+        document.put(own, put.document, vec![k("part"), k(key)]);
+    }
     let mut decoder = Decoder { document: &document, found: &mut found };
+    let mut sandboxes = decoder.many("sandbox");
+    let bays = rules::bay::open(&mut sandboxes);
+    if let Some(put) = put {
+        let bay = sandboxes.iter_mut().find(|one| one.index == put.bay);
+        bay.into_iter().for_each(|bay| put.into(&mut bay.raw));
+    }
     let mut context = Context {
         document: &document,
         version: decoder.one("version"),
         system: decoder.one("system"),
         run: decoder.one("run"),
         under_linux: decoder.one("under_linux"),
-        sandboxes: decoder.many("sandbox"),
+        sandboxes,
+        bays,
         channels: decoder.many("channel"),
         healths: decoder.many("health"),
         alternatives: decoder.many("alternative"),
@@ -108,6 +130,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         skip_files: options.skip_files,
         skip_admission: options.skip_admission,
         guests: Vec::new(),
+        put: put.map(|put| (put.bay, put.folder.clone())),
     };
     let without = context.multikernel();
     match describe(&context, options.machine.as_deref()) {
@@ -128,7 +151,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
     if found.is_empty() {
         let (system, places) = rules::build::system(&context);
         let image_estimate = rules::memory::image_estimate(&context);
-        Ok(Checked { system, image_estimate, places })
+        Ok((Checked { system, image_estimate, places }, look(&context)))
     } else {
         Err(Diagnostics::new(found))
     }

@@ -12,6 +12,7 @@ pub mod diagnostic;
 pub mod guest_file;
 pub mod limits;
 pub mod machine;
+pub mod part;
 pub mod raw;
 pub mod raw_kernel;
 pub mod raw_machine;

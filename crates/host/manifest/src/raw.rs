@@ -360,6 +360,43 @@ pub enum Guest {
         /// records nothing, and has no code for it.
         trace: Option<String>,
     },
+    /// Nothing, until another sandbox creates something here.
+    Vacant {},
+}
+
+impl Guest {
+    /// The program that a bay of the image has: it ends at once, and what is created takes its place.
+    #[must_use]
+    pub fn of_bay() -> Self {
+        let program = format!("{}vacant", crate::artifact::PREFIX);
+        Self::Bare { program, args: None, access: Access::Rwx }
+    }
+}
+
+/// A file with something that a sandbox creates in a bay.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartFile {
+    /// Its content.
+    pub part: Part,
+}
+
+/// Something that a sandbox creates in a bay while the machine runs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Its name, for those who look at it.
+    pub name: String,
+    /// A bare guest; `access` is always `rwx`.
+    pub guest: Guest,
+    /// RAM that it needs, such as `"4 MiB"`. It gets all that its bay has.
+    pub memory: String,
+    /// Devices that its bay has to have, as the bay's `devices` name them.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// Channels that its bay has to be an end of.
+    #[serde(default)]
+    pub channels: Vec<String>,
 }
 
 /// Rights that a bare program has to its own memory.

@@ -1,6 +1,6 @@
 //! JSON Schemas of both file formats, generated from the types.
 
-use crate::raw::Manifest;
+use crate::raw::{Manifest, PartFile};
 use crate::raw_machine::MachineFile;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -10,6 +10,12 @@ use serde_json::Value;
 #[must_use]
 pub fn manifest() -> Value {
     generate::<Manifest>()
+}
+
+/// Schema of a part.
+#[must_use]
+pub fn part() -> Value {
+    generate::<PartFile>()
 }
 
 /// Schema of a machine description.

@@ -119,6 +119,16 @@ pub const fn n(index: usize) -> Step<'static> {
 pub struct Document<'t> {
     source: Arc<Source>,
     root: Spanned<DeValue<'t>>,
+    /// Parts of other files in the place of its own.
+    instead: Vec<Instead<'t>>,
+}
+
+/// A value of another file in the place of one of a document's.
+struct Instead<'t> {
+    /// Path of what is replaced.
+    at: Vec<Step<'t>>,
+    by: &'t Document<'t>,
+    path: Vec<Step<'t>>,
 }
 
 impl<'t> Document<'t> {
@@ -129,7 +139,7 @@ impl<'t> Document<'t> {
         let (table, errors) = DeTable::parse_recoverable(text);
         let span = table.span();
         let root = Spanned::new(span, DeValue::Table(table.into_inner()));
-        (Self { source: Arc::clone(source), root }, errors)
+        (Self { source: Arc::clone(source), root, instead: Vec::new() }, errors)
     }
 
     /// The file.
@@ -144,9 +154,28 @@ impl<'t> Document<'t> {
         &self.root
     }
 
+    /// Puts another file's value in the place of one, so that findings are placed there.
+    pub fn put(&mut self, at: Vec<Step<'t>>, by: &'t Document<'t>, path: Vec<Step<'t>>) {
+        self.instead.push(Instead { at, by, path });
+    }
+
+    /// The other file that has the value at a path, and the path there.
+    fn elsewhere<'a>(&self, path: &[Step<'a>]) -> Option<(&'t Document<'t>, Vec<Step<'a>>)>
+    where
+        't: 'a,
+    {
+        self.instead.iter().find_map(|instead| {
+            let rest = path.strip_prefix(&instead.at[..])?;
+            Some((instead.by, [&instead.path[..], rest].concat()))
+        })
+    }
+
     /// The value at a path.
     #[must_use]
     pub fn get(&self, path: &[Step<'_>]) -> Option<&Spanned<DeValue<'t>>> {
+        if let Some((other, path)) = self.elsewhere(path) {
+            return other.get(&path);
+        }
         path.iter().try_fold(&self.root, |node, step| match step {
             Step::Key(key) => node.get_ref().get(*key),
             Step::Index(index) => node.get_ref().get(*index),
@@ -157,6 +186,9 @@ impl<'t> Document<'t> {
     /// hold it.
     #[must_use]
     pub fn at(&self, path: &[Step<'_>]) -> Location {
+        if let Some((other, path)) = self.elsewhere(path) {
+            return other.at(&path);
+        }
         let range = (0..=path.len())
             .rev()
             .find_map(|len| self.get(&path[..len]))

@@ -28,6 +28,11 @@ fn the_machine_schema_is_current() {
     current("machine.schema.json", &schema::machine());
 }
 
+#[test]
+fn the_part_schema_is_current() {
+    current("part.schema.json", &schema::part());
+}
+
 /// TOML has no null, and nothing unknown is let through anywhere.
 #[test]
 fn schemas_are_strict() {
@@ -48,5 +53,6 @@ fn schemas_are_strict() {
         }
     }
     visit(&schema::manifest());
+    visit(&schema::part());
     visit(&schema::machine());
 }

@@ -203,6 +203,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         spare: built(item.spare),
         snapshot: super::snapshot::pages(item).unwrap_or(0),
         autostart: item.autostart && !super::role::waits(cx, &item.name),
+        bay: cx.bays.contains(&item.index),
         releases: item.release == raw::Release::Ask,
         learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {
@@ -234,6 +235,7 @@ pub fn guest(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>, guest: &Guest) -> 
             args: args.clone().unwrap_or_default(),
             enforce_segments: *access == Access::Segments,
         },
+        Guest::Vacant {} => self::guest(cx, item, &Guest::of_bay()),
         Guest::Kernel { kernel, admission, trace } => {
             let file = path(super::kernel::file(kernel.as_deref(), trace.as_deref()));
             let kernel = super::kernel::build::kernel(cx, item, file, *admission);

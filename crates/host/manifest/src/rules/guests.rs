@@ -56,6 +56,7 @@ fn named<'a>(cx: &'a Context<'_, '_>) -> Vec<Named<'a>> {
                 initrd.iter().for_each(|initrd| add("initrd", Kind::Initrd, initrd));
             }
             Guest::Bare { program, .. } => add("program", Kind::Bare, program),
+            Guest::Vacant {} => {}
             Guest::Kernel { kernel, trace, .. } => {
                 let file = super::kernel::file(kernel.as_deref(), trace.as_deref());
                 add("kernel", Kind::Kernel, file);
@@ -158,15 +159,14 @@ pub fn resolve(base: &Path, artifacts: &Path, written: &str) -> std::path::PathB
 
 /// Looks at all files that guests name.
 pub fn open(cx: &mut Context<'_, '_>) {
-    if cx.skip_files {
-        return;
-    }
     let mut guests = Vec::new();
     for Named { table, index, inner, key, kind, written } in named(cx) {
-        if not_plain(&written).is_some() {
+        let put = cx.put.as_ref().filter(|(bay, _)| table == "sandbox" && *bay == index);
+        if not_plain(&written).is_some() || cx.skip_files && put.is_none() {
             continue;
         }
-        let path = resolve(&cx.base, &cx.artifacts, &written);
+        let base = put.map_or(&cx.base, |(_, folder)| folder);
+        let path = resolve(base, &cx.artifacts, &written);
         let (len, file) = match look(&path, kind, cx.facts().elf) {
             Ok((len, file)) => (Ok(len), Some(file)),
             Err(why) => (Err(why), None),

@@ -4,6 +4,7 @@
 //! another rule refuses. `tests/manifests/bad` has a manifest for each rule that breaks it.
 
 pub mod alternative;
+pub mod bay;
 pub mod build;
 pub mod channels;
 pub mod cores;
@@ -85,6 +86,7 @@ pub const ALL: &[Rule] = &[
     channels::channel_message,
     channels::channel_notify,
     channels::channel_program,
+    bay::bay_channel,
     channels::bells_too_many,
     channels::channels_window,
     channels::windows_too_many,
@@ -185,6 +187,7 @@ pub const NAMES: &[&str] = &[
     "channel-message",
     "channel-notify",
     "channel-program",
+    "bay-channel",
     "channel-self",
     "channel-size",
     "channel-to",
@@ -445,6 +448,10 @@ pub struct Context<'a, 't> {
     pub skip_admission: bool,
     /// Files that guests and programs name.
     pub guests: Vec<Opened>,
+    /// Sandboxes with vacant guests, by their index in the file.
+    pub bays: Vec<usize>,
+    /// A bay with a part in it, and the folder of the part's files, which are opened.
+    pub put: Option<(usize, PathBuf)>,
 }
 
 impl Context<'_, '_> {

@@ -80,6 +80,7 @@ pub fn artifacts(name: &str) -> PathBuf {
         ("linux", kernel(0x20F)),
         ("old-kernel", kernel(0x206)),
         ("cut", cut),
+        ("vacant", good.clone()),
         ("program", good),
         ("kernel", elf(2, KERNEL, &[(KERNEL, 0x1000, R | X), (KERNEL + 0x1000, 0x1000, R | W)])),
         ("user", with_symbol(&user, "handler", 0x40_0100)),

@@ -1,0 +1,125 @@
+//! Parts that come and go in bays, which are sandboxes with a vacant guest. A part is checked against the system's
+//! manifest, by the rules for that. Its monitor gets a program, as any that is loaded.
+
+use crate::Wrong;
+use crate::ask::lives;
+use crate::load::{clear, label, run, set_label, target};
+use crate::machine::Machine;
+use crate::why::Reader;
+use bulkhead_explain::state as name_of;
+use bulkhead_image::pack_with;
+use bulkhead_layout::map::GUEST_LOW_END;
+use bulkhead_layout::report::State;
+use bulkhead_manifest::{Options, part, render};
+use std::path::Path;
+use std::time::Duration;
+
+/// Creates what a file describes in a bay that fits, and starts it there.
+pub fn create(
+    machine: &Machine,
+    file: &str,
+    wait: Duration,
+    why: &Result<Reader, Wrong>,
+) -> Result<String, Wrong> {
+    let reader = why.as_ref().map_err(Wrong::clone)?;
+    let system = reader.path().ok_or(
+        "the system's manifest says where there is room: put it at /etc/bulkhead/system.toml, or name it by --manifest",
+    )?;
+    let taken = |bay: &str| taken(machine, bay, wait);
+    let fit = part::load(Path::new(file), system, &Options::default(), taken)
+        .map_err(|found| render::human(&found, false))?;
+    if let Some(bay) = named(machine, reader, &fit.name, wait) {
+        return Err(format!("`{}` is in bay `{bay}` already: bulkheadctl destroy {0}", fit.name));
+    }
+    let (other, channel, room) = target(machine, &fit.bay, wait)?;
+    let program = fit.program.display().to_string();
+    let bytes = std::fs::read(&fit.program).map_err(|why| format!("{program}: {why}"))?;
+    let end = reader.memory(other.index).unwrap_or(GUEST_LOW_END);
+    let packed = pack_with(&program, &bytes, end, &fit.args).map_err(|why| why.to_string())?;
+    set_label(&channel, room, &fit.name);
+    match run(&other, &channel, room, (&program, &packed), why) {
+        Ok(now) if lives(now.state) => Ok(format!("{} is created in bay {}\n", fit.name, fit.bay)),
+        Ok(now) => Ok(format!(
+            "{} is created in bay {1}; it is {2} already: bulkheadctl denials {1}, bulkheadctl console {1}\n",
+            fit.name,
+            fit.bay,
+            name_of(now.state)
+        )),
+        Err(wrong) => {
+            // Nothing is left of it.
+            let _ = clear(&other, &channel, room, why);
+            Err(wrong)
+        }
+    }
+}
+
+/// Ends what was created, and leaves its bay vacant.
+pub fn destroy(
+    machine: &Machine,
+    name: &str,
+    wait: Duration,
+    why: &Result<Reader, Wrong>,
+) -> Result<String, Wrong> {
+    let reader = why.as_ref().map_err(Wrong::clone)?;
+    let bay = named(machine, reader, name, wait).ok_or_else(|| {
+        let all: Vec<_> = bays(machine, reader, wait).filter_map(|(_, part)| part).collect();
+        let there = if all.is_empty() { "nothing".into() } else { all.join(", ") };
+        format!("no bay has `{name}`; there is {there}")
+    })?;
+    let (other, channel, room) = target(machine, &bay, wait)?;
+    clear(&other, &channel, room, why)?;
+    let gone = other.until("that it is vacant", |now| !lives(now.state) && !now.loaded)?;
+    match gone.state {
+        State::Exited => Ok(format!("{name} is gone; bay {bay} is vacant\n")),
+        _ => Err(other.is(gone).trim_end().to_owned()),
+    }
+}
+
+/// Why a bay cannot be had now.
+fn taken(machine: &Machine, bay: &str, wait: Duration) -> Option<String> {
+    let (other, channel, room) = match target(machine, bay, wait) {
+        Ok(found) => found,
+        Err(_) => return Some("is not this sandbox' to create in".into()),
+    };
+    match machine.status(other.index) {
+        Err(_) => Some("is not this sandbox' to start".into()),
+        Ok(now) if now.loaded || lives(now.state) => {
+            Some(format!("has `{}`", label(&channel, room).as_deref().unwrap_or("something")))
+        }
+        Ok(now) if now.state == State::Failed => Some("has failed".into()),
+        Ok(_) => None,
+    }
+}
+
+/// The bays that this sandbox may create in, and the name of what is in each.
+pub fn bays<'a>(
+    machine: &'a Machine,
+    reader: &'a Reader,
+    wait: Duration,
+) -> impl Iterator<Item = (&'a str, Option<String>)> {
+    let all = machine.info.sandboxes.iter().enumerate().filter(|(n, _)| reader.bay(*n));
+    all.filter_map(move |(_, bay)| {
+        let (_, channel, room) = target(machine, bay, wait).ok()?;
+        Some((bay.as_str(), label(&channel, room)))
+    })
+}
+
+/// The sandbox of a name: a sandbox' own, or that of what is in a bay.
+pub fn sandbox(
+    machine: &Machine,
+    why: &Result<Reader, Wrong>,
+    name: &str,
+    wait: Duration,
+) -> String {
+    let known = machine.info.sandboxes.iter().any(|own| own == name);
+    let reader = why.as_ref().ok().filter(|_| !known);
+    let bay = reader.and_then(|reader| named(machine, reader, name, wait));
+    bay.unwrap_or_else(|| name.to_owned())
+}
+
+/// The bay that has a part of this name.
+fn named(machine: &Machine, reader: &Reader, name: &str, wait: Duration) -> Option<String> {
+    let mut all = bays(machine, reader, wait);
+    let found = all.find(|(_, part)| part.as_deref() == Some(name));
+    found.map(|(bay, _)| bay.to_owned())
+}
