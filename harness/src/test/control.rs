@@ -411,6 +411,7 @@ const CREATES: &[(&str, &str)] = &[
         "lidar-ends",
         "while bulkheadctl status large --format json | grep -q '\"running\"'; do sleep 1; done; bulkheadctl status large",
     ),
+    ("held", "flock /etc/bulkhead/system.toml bulkheadctl --wait 1 destroy third"),
     ("end", "bulkheadctl destroy third; bulkheadctl destroy lidar; bulkheadctl list"),
 ];
 
@@ -481,6 +482,7 @@ fn created(bench: &Bench) -> Result<String, String> {
     expect(&seen, "next", "0", &ended)?;
     // It was told how many rounds it has, and ends by itself.
     expect(&seen, "lidar-ends", "0", &["exited 0"])?;
+    expect(&seen, "held", "1", &["waited 1 s for another bulkheadctl"])?;
     expect(&seen, "end", "0", &["third is gone", "lidar is gone", "; vacant"])?;
     for (name, denied) in [("small", 1), ("large", 0), ("other", 0)] {
         let denials = seen.sandbox(name)?.denials;

@@ -11,8 +11,9 @@ use bulkhead_image::pack_with;
 use bulkhead_layout::map::GUEST_LOW_END;
 use bulkhead_layout::report::State;
 use bulkhead_manifest::{Options, part, render};
+use std::fs::{File, TryLockError};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Creates what a file describes in a bay that fits, and starts it there.
 pub fn create(
@@ -25,6 +26,7 @@ pub fn create(
     let system = reader.path().ok_or(
         "the system's manifest says where there is room: put it at /etc/bulkhead/system.toml, or name it by --manifest",
     )?;
+    let _held = hold(system, wait)?;
     let taken = |bay: &str| taken(machine, bay, wait);
     let fit = part::load(Path::new(file), system, &Options::default(), taken)
         .map_err(|found| render::human(&found, false))?;
@@ -61,6 +63,7 @@ pub fn destroy(
     why: &Result<Reader, Wrong>,
 ) -> Result<String, Wrong> {
     let reader = why.as_ref().map_err(Wrong::clone)?;
+    let _held = reader.path().map(|system| hold(system, wait)).transpose()?;
     let bay = named(machine, reader, name, wait).ok_or_else(|| {
         let all: Vec<_> = bays(machine, reader, wait).filter_map(|(_, part)| part).collect();
         let there = if all.is_empty() { "nothing".into() } else { all.join(", ") };
@@ -72,6 +75,28 @@ pub fn destroy(
     match gone.state {
         State::Exited => Ok(format!("{name} is gone; bay {bay} is vacant\n")),
         _ => Err(other.is(gone).trim_end().to_owned()),
+    }
+}
+
+/// Keeps others of this command from creating and destroying meanwhile: a lock on the system's manifest.
+fn hold(system: &Path, wait: Duration) -> Result<File, Wrong> {
+    let says = |why: std::io::Error| format!("{}: {why}", system.display());
+    let file = File::open(system).map_err(says)?;
+    let begin = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(why)) => return Err(says(why)),
+            Err(TryLockError::WouldBlock) if begin.elapsed() < wait => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let wait = wait.as_secs();
+                return Err(format!(
+                    "waited {wait} s for another bulkheadctl that creates or destroys"
+                ));
+            }
+        }
     }
 }
 
