@@ -272,13 +272,7 @@ fn sandboxes(out: &mut String, plan: &Plan) {
                 over_lives(plan, index),
                 names(&sandbox.observe),
                 criticality(sandbox).into(),
-                match (sandbox.autostart, sandbox.learn) {
-                    (true, false) => "boot",
-                    (false, false) => "request",
-                    (true, true) => "boot, learns",
-                    (false, true) => "request, learns",
-                }
-                .into(),
+                starts(sandbox),
             ]
         })
         .collect();
@@ -295,6 +289,13 @@ fn sandboxes(out: &mut String, plan: &Plan) {
         "starts at",
     ];
     table(out, "Sandboxes", &heads, &rows);
+}
+
+/// Tells what starts it, and what is special about its life.
+fn starts(sandbox: &Sandbox) -> String {
+    let start = if sandbox.autostart { "boot" } else { "request" };
+    let notes = [("learns", sandbox.learn), ("lockable", sandbox.lockable)];
+    joined([start].into_iter().chain(notes.iter().filter(|(_, is)| *is).map(|(note, _)| *note)))
 }
 
 /// All memory that each sandbox reaches, as it sees it.

@@ -78,6 +78,11 @@ pub fn status(
             row.insert("state".into(), json!(was));
             row.insert("restarts".into(), json!(status.restarts));
             row.insert("loaded".into(), json!(status.loaded));
+            row.insert("locked".into(), json!(status.locked));
+            if status.locked {
+                // It lives, or it would not be locked.
+                was = "locked".into();
+            }
         }
         if let Some(seen) = &known.report {
             let exits = machine.exits(seen);

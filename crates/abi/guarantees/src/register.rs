@@ -206,6 +206,7 @@ register! {
     "control-rate" (8, Monitor) "a right is used no more often than the manifest says"
         part_of "control-right",
         rests_on &["right-every"];
+    "lock" (8, Monitor) "a sandbox that has locked itself is ended by no other one";
     "release-last" (8, Monitor) "a Linux that ran before has the machine back only when all other sandboxes have ended"
         no_attack "the test `under/attack` asks for it as such a Linux' kernel";
     "link-right" (8, Monitor) "a sandbox makes channels at run time with those that the manifest names"

@@ -443,8 +443,10 @@ in_memory! {
         pub took: u64,
         /// By core, the exits of [`Cause::Xapic`] in the first word. Each core writes a cache line of its own.
         pub xapic: [[u64; 8]; MAX_CORES],
+        /// 1: it has locked itself ([`crate::hypercall::LOCK`]).
+        pub locked: u32,
         /// Padding.
-        pub reserved: [u32; 512],
+        pub reserved: [u32; 511],
     }
 }
 

@@ -124,6 +124,7 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
     }
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
     config.snapshot = sandbox.snapshot;
+    config.lockable = sandbox.lockable.into();
     config.watch = sandbox.watch.map_or_else(Watch::default, |own| watch(input, own));
     for (to, ram) in config.ram.iter_mut().zip(&sandbox.ram) {
         *to = Ram { gpa: ram.gpa, len: ram.len };
@@ -399,7 +400,7 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
         (sandbox.cores.len() > 1, need::CORES),
         (plan.links.iter().any(party), need::LINKS),
         (loads(plan, index).is_some(), need::LOADS),
-        (control, need::CONTROL),
+        (control || sandbox.lockable, need::CONTROL),
         (channels, need::CHANNELS),
         (matches!(sandbox.guest, plan::Guest::Linux { .. } | plan::Guest::Running), need::LINUX),
         (plan.runs(index), need::RUNNING),
@@ -422,6 +423,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
         (config.links.len != 0, need::LINKS, "links"),
         (config.loads != 0, need::LOADS, "loading"),
         (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
+        (config.lockable != 0, need::CONTROL, "locks"),
         (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),
         (config.watch.least != 0, need::WATCHDOG, "a watchdog"),
         (config.peers.len != 0, need::WATCHDOG, "looks at other monitors"),

@@ -190,6 +190,9 @@ pub struct Sandbox {
     /// Its answer when the Linux of `[under_linux]` takes the machine back.
     #[serde(default)]
     pub release: Release,
+    /// True if its guest may lock it. From then on no other sandbox stops or restarts it, whatever right it has.
+    #[serde(default)]
+    pub lockable: bool,
     /// True if it is being tried out. An access that is not granted is then recorded and answered as absent, and
     /// `bulkhead run` prints the line that would grant it. Not in releases.
     #[serde(default)]

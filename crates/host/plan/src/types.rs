@@ -392,6 +392,8 @@ pub struct Sandbox {
     pub autostart: bool,
     /// It is ended when the Linux that ran before takes the machine back.
     pub releases: bool,
+    /// Its guest may lock it: from then on nobody else ends it.
+    pub lockable: bool,
     /// It is being tried out: accesses that are not granted are noted for its author.
     pub learn: bool,
     /// Its importance according to the manifest's author; shown, not acted on.
@@ -421,6 +423,7 @@ impl Default for Sandbox {
             snapshot: 0,
             autostart: true,
             releases: false,
+            lockable: false,
             learn: false,
             criticality: None,
         }

@@ -76,7 +76,7 @@ pub fn translate(
         need(sandbox.cores.len() != 1, need::CORES);
         need(plan.links.iter().any(|s| s.owner == index || s.to.contains(&index)), need::LINKS);
         need(plan.channels.iter().any(loaded), need::LOADS);
-        need(rights, need::CONTROL);
+        need(rights || sandbox.lockable, need::CONTROL);
         need(plan.channels.iter().any(|c| messages(c) || rings(c)), need::CHANNELS);
         need(matches!(sandbox.guest, Guest::Linux { .. } | Guest::Running), need::LINUX);
         need(plan.runs(index), need::RUNNING);

@@ -204,6 +204,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         snapshot: super::snapshot::pages(item).unwrap_or(0),
         autostart: item.autostart && !super::role::waits(cx, &item.name),
         releases: item.release == raw::Release::Ask,
+        lockable: item.lockable,
         learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {
             raw::Criticality::Low => plan::Criticality::Low,

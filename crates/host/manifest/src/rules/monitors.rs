@@ -43,6 +43,7 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             ("links", sandbox.links.is_some()),
             ("watchdog", sandbox.watchdog.is_some()),
             ("monitor", sandbox.monitor != raw::Build::Usual),
+            ("lockable", sandbox.lockable),
             ("learn", sandbox.learn),
             ("autostart", !sandbox.autostart),
         ];
