@@ -407,7 +407,7 @@ pub fn bare_systems() -> Vec<One> {
                     .bare(
                         "warden",
                         "warden",
-                        "target=1 do=wait,locked,refused,life1,locked,refused,unlocked,restart,locked,refused,gone,unlocked,start,refused",
+                        "target=1 do=wait,locked,refused,life1,locked,refused,unlocked,restart,locked,refused,gone,unlocked,start,locked,refused",
                         &[0],
                         SMALL,
                         "stop = [\"locker\"]\nstart = [\"locker\"]\nrestart = [\"locker\"]",

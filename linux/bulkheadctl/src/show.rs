@@ -36,16 +36,18 @@ pub fn list(machine: &Machine, form: Form) -> String {
         let loads = machine.loads(n).map(|_| "load");
         own.into_iter().chain(machine.rights(n)).chain(sees).chain(loads).collect::<Vec<_>>()
     };
+    let locked = |n: usize| machine.known(n).status.is_some_and(|status| status.locked);
     let all = machine.info.sandboxes.iter().enumerate();
     if form == Form::Json {
-        let all = all.map(|(n, name)| json!({ "name": name, "index": n, "rights": rights(n) }));
+        let all = all.map(|(n, name)| json!({ "name": name, "index": n, "rights": rights(n), "locked": locked(n) }));
         return text(&Value::Array(all.collect()));
     }
     let mut out = format!("{:<16}{}\n", "sandbox", "rights of this one");
     for (n, name) in all {
         let rights = rights(n);
         let rights = if rights.is_empty() { "none".into() } else { rights.join(", ") };
-        put(&mut out, format_args!("{name:<16}{rights}"));
+        let locked = if locked(n) { "; it is locked" } else { "" };
+        put(&mut out, format_args!("{name:<16}{rights}{locked}"));
     }
     out
 }

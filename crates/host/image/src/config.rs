@@ -395,6 +395,7 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
     let party = |link: &plan::Link| link.owner == index || link.to.contains(&index);
     let channels = bells(plan, index).next().is_some() || ends(plan, index).next().is_some();
     let failure = sandbox.actions[Kind::Failure as usize] != Action::Ignore;
+    let mediated = |shared: &plan::SharedMmio| shared.of(index).any(|part| part.range.is_some());
     let all = [
         (devices, need::DEVICES),
         (sandbox.cores.len() > 1, need::CORES),
@@ -407,6 +408,7 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
         (sandbox.watch.is_some(), need::WATCHDOG),
         (!sandbox.ladders.is_empty() || failure, need::LADDER),
         (sandbox.snapshot > 0, need::SNAPSHOT),
+        (plan.mmio.iter().any(mediated), need::MMIO),
         (plan.roles_of(index).next().is_some(), need::ROLE),
     ];
     all.into_iter().filter(|(needed, _)| *needed).fold(0, |set, (_, need)| set | need)

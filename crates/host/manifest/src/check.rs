@@ -96,6 +96,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         alternatives: decoder.many("alternative"),
         peers: decoder.many("peer"),
         roles: decoder.many("role"),
+        mmios: decoder.many("shared_mmio"),
         programs: decoder.many("program"),
         threads: decoder.many("thread"),
         contexts: decoder.many("context"),

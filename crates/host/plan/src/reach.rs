@@ -1,7 +1,7 @@
 //! Reach of a sandbox: each range of its guest-physical addresses that leads anywhere. The nested tables and the table
 //! of `bulkhead plan` derive from this list.
 
-use crate::{BarKind, Guest, Plan};
+use crate::{BarKind, Guest, Plan, Span};
 use bulkhead_layout::{PAGE, report};
 use std::fmt;
 
@@ -50,6 +50,8 @@ pub enum What {
     /// A piece of a BAR: index of the function among its own, number of the BAR. If the function is a role's, the
     /// sandbox reaches it while it has that one.
     Bar(usize, u8),
+    /// Shared registers: all pages, or a range.
+    Shared(usize),
     /// The MSI-X table of a function.
     Vectors(usize),
     /// Registers of its nth end of a channel.
@@ -117,6 +119,17 @@ impl Plan {
             }
             if let Some(trapped) = one.function.trapped(facts.page) {
                 add(trapped.start, trapped.len, Access::Trap, What::Vectors(n));
+            }
+        }
+        for (n, shared) in self.mmio.iter().enumerate() {
+            for part in shared.of(index) {
+                let access = match (part.range, part.write) {
+                    (Some(_), _) => Access::Trap,
+                    (None, true) => Access::Write,
+                    (None, false) => Access::Read,
+                };
+                let Span { start, len } = part.range.unwrap_or(shared.span);
+                add(start, len, access, What::Shared(n));
             }
         }
         for (n, end) in self.ends(index).iter().enumerate() {

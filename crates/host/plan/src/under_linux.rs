@@ -149,6 +149,12 @@ impl System {
 
     /// Parts of the whole system.
     fn refuse_shared(&self, under: &UnderLinux) -> Result<(), Refused> {
+        if let Some(shared) = self.mmio.first() {
+            let name = &shared.name;
+            let message =
+                format!("registers `{name}` cannot be shared under a Linux: it has all devices");
+            return refused(&shared.place, message, "leave it away");
+        }
         if let Some(role) = self.roles.first() {
             let message =
                 format!("role `{}` cannot be in a system that starts under a Linux", role.name);

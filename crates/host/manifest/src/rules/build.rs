@@ -91,6 +91,7 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
         system.channels.push(region);
     }
     system.roles = super::role::roles(cx);
+    system.mmio = super::mmio::shared(cx);
     for (link, at) in super::link::links(cx) {
         places.links.push(at);
         system.links.push(link);

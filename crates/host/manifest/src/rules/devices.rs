@@ -27,6 +27,7 @@ fn as_device(function: &Function, line: bool) -> Device {
         name: format!("pci:{}", function.bdf),
         class: "pci".to_owned(),
         ports: ports.collect(),
+        mmio: Vec::new(),
         irq: function.irq.filter(|_| line),
         trigger: Trigger::LevelLow,
         nobody: super::pci::nobody(function).map(str::to_owned),

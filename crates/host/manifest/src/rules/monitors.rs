@@ -52,6 +52,10 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             refuse(cx.at(sandbox, &[k(key)]), message);
         }
     }
+    for shared in &cx.mmios {
+        let message = format!("nobody divides the registers of `{}`", shared.name);
+        refuse(cx.at(shared, &[]), message);
+    }
     for health in &cx.healths {
         refuse(cx.at(health, &[]), "nothing is denied without a monitor".to_owned());
     }
