@@ -32,7 +32,7 @@ impl Sorted {
 }
 
 impl Context<'_> {
-    /// Two sandboxes share a frame only where a channel, `observe` or `[[shared_mmio]]` says so. Two monitors share only
+    /// Two sandboxes share a frame where a channel, `observe` or `[[shared_mmio]]` says so. Two monitors share only
     /// mailboxes, the start-up code, the interrupt controller, a channel's header and ranges of registers. A monitor
     /// and another's guest share only an observed report and such a header.
     pub(crate) fn shared(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {

@@ -161,3 +161,37 @@ impl Plan {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MmioPart, Sandbox, SharedMmio};
+
+    #[test]
+    fn shared_pages_are_mapped_and_ranges_are_not() {
+        let span = Span { start: 0xFED1_D000, len: 0x1000 };
+        let part =
+            |sandbox, write, range| MmioPart { sandbox, write, range, ..MmioPart::default() };
+        let shared = |span, parts| SharedMmio { span, parts, ..SharedMmio::default() };
+        let behind = Span { start: span.end(), ..span };
+        let range = |offset| Some(Span { start: behind.start + offset, len: 8 });
+        let plan = Plan {
+            sandboxes: vec![Sandbox::default(), Sandbox::default(), Sandbox::default()],
+            mmio: vec![
+                shared(span, vec![part(0, true, None), part(1, false, None)]),
+                shared(behind, vec![part(0, true, range(0)), part(0, false, range(16))]),
+            ],
+            ..Plan::default()
+        };
+        let of = |index: usize| {
+            let all = plan.reach(index).into_iter();
+            let own = all.filter(|reach| matches!(reach.what, What::Shared(_)));
+            own.map(|reach| (reach.at, reach.len, reach.access)).collect::<Vec<_>>()
+        };
+        let mediated = |offset| (behind.start + offset, 8, Access::Trap);
+        let page = |access| (span.start, span.len, access);
+        assert_eq!(of(0), [page(Access::Write), mediated(0), mediated(16)]);
+        assert_eq!(of(1), [page(Access::Read)]);
+        assert_eq!(of(2), []);
+    }
+}
