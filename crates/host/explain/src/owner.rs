@@ -225,7 +225,12 @@ pub fn device(plan: &Plan, who: &Sandbox, device: &Device) -> Answer {
                 Some(why) => format!("{described} says that it is nobody's: {why}"),
                 None => format!("{described} describes it, no sandbox has it"),
             };
-            let allow = grant(who, &device.name, device.nobody.as_deref());
+            let allow = match &device.nobody {
+                None if !device.mmio.is_empty() => {
+                    Allow::Change("a `[[shared_mmio]]` gives pages of its registers".into())
+                }
+                nobody => grant(who, &device.name, nobody.as_deref()),
+            };
             ("the machine's".into(), why, "nothing of it".into(), allow)
         }
     };

@@ -341,7 +341,7 @@ mod tests {
     use super::*;
     use crate::{
         Alternative, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Role,
-        Watch,
+        SharedMmio, Watch,
     };
 
     const MIB: u64 = 1 << 20;
@@ -541,6 +541,14 @@ mod tests {
                 },
                 40,
                 "role `leads`",
+            ),
+            (
+                |s| {
+                    let (name, place) = ("panel".into(), place(44));
+                    s.mmio = vec![SharedMmio { name, place, ..SharedMmio::default() }];
+                },
+                44,
+                "registers `panel`",
             ),
             (|s| s.channels[1].part = Part::Program, 60, "loads a program"),
             (|s| of(s, 0).watch = Some(Watch::default()), 10, "watchdog"),
