@@ -23,8 +23,8 @@ cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
 CARGO_TARGET_X86_64_UNKNOWN_NONE_RUSTFLAGS="-C relocation-model=pie" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/late \
     cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot --bin bulkhead-late
 cp "${CARGO_TARGET_DIR:-target}/late/$BARE/privileged/bulkhead-late" "$ARTIFACTS/late"
-cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/monitor-standby"
-cp "$OUT/privileged/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor-standby"
+cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/monitor-registers"
+cp "$OUT/privileged/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor-registers"
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
 # The same monitors with code for less: the sets of `MONITORS` in crates/abi/monitor-abi/src/need.rs.
 monitor() { # NAME FEATURES
@@ -39,10 +39,12 @@ monitor monitor-control channels,control,cores,loads
 monitor monitor-control-watched channels,control,cores,loads,watchdog,ladder
 monitor monitor-control-warm channels,control,cores,loads,watchdog,ladder,snapshot
 monitor monitor-control-standby channels,control,cores,loads,watchdog,ladder,snapshot,role
+monitor monitor-control-registers channels,control,cores,loads,mmio
 monitor monitor-plain channels,control,cores,loads,links,linux
 monitor monitor channels,control,cores,loads,links,linux,devices
 monitor monitor-watched channels,control,cores,loads,links,linux,devices,watchdog,ladder
 monitor monitor-warm channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot
+monitor monitor-standby channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot,role
 monitor monitor-running channels,control,cores,linux,running
 monitor monitor-running-devices channels,control,cores,devices,linux,running
 # And once more that with code for all, with checks and in another layout: `monitor = "checked"`.

@@ -9,8 +9,8 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_manifest::size::show;
 use bulkhead_plan::{
-    Bell, Build, Channel, Criticality, Device, Granted, Guest, Ladder, Part, Plan, Reach, Sandbox,
-    Span, Step, What,
+    Access, Bell, Build, Channel, Criticality, Device, Granted, Guest, Ladder, MmioPart, Part,
+    Plan, Reach, Sandbox, Span, Step, What,
 };
 
 /// The owner of a piece of the machine's memory.
@@ -151,6 +151,9 @@ pub fn plan(plan: &Plan) -> String {
     }
     cores(&mut out, plan);
     devices(&mut out, plan);
+    if !plan.mmio.is_empty() {
+        shared_registers(&mut out, plan);
+    }
     pci::functions(&mut out, plan);
     pci::interrupt_lines(&mut out, plan);
     channels(&mut out, plan);
@@ -273,13 +276,7 @@ fn sandboxes(out: &mut String, plan: &Plan) {
                 over_lives(plan, index),
                 names(&sandbox.observe),
                 criticality(sandbox).into(),
-                match (sandbox.autostart, sandbox.learn) {
-                    (true, false) => "boot",
-                    (false, false) => "request",
-                    (true, true) => "boot, learns",
-                    (false, true) => "request, learns",
-                }
-                .into(),
+                starts(sandbox),
             ]
         })
         .collect();
@@ -296,6 +293,13 @@ fn sandboxes(out: &mut String, plan: &Plan) {
         "starts at",
     ];
     table(out, "Sandboxes", &heads, &rows);
+}
+
+/// Tells what starts it, and what is special about its life.
+fn starts(sandbox: &Sandbox) -> String {
+    let start = if sandbox.autostart { "boot" } else { "request" };
+    let notes = [("learns", sandbox.learn), ("lockable", sandbox.lockable)];
+    joined([start].into_iter().chain(notes.iter().filter(|(_, is)| *is).map(|(note, _)| *note)))
 }
 
 /// All memory that each sandbox reaches, as it sees it.
@@ -331,6 +335,10 @@ fn rights(out: &mut String, plan: &Plan) {
                 }
                 What::Report(other) => format!("report of {}", plan.sandboxes[other].name),
                 What::Bar(n, bar) => format!("BAR {bar} of pci:{}{}", bdf(n), moves(n)),
+                What::Shared(n) if access == Access::Trap => {
+                    format!("registers of {}, mediated", plan.mmio[n].name)
+                }
+                What::Shared(n) => format!("registers of {}, shared", plan.mmio[n].name),
                 What::Vectors(n) => format!("MSI-X table of pci:{}, mediated{}", bdf(n), moves(n)),
                 What::Registers(n) => format!("registers of {}", end(n)),
                 What::EndVectors(n) => format!("MSI-X table of {}", end(n)),
@@ -396,6 +404,38 @@ fn devices(out: &mut String, plan: &Plan) {
         .collect();
     let heads = ["name", "class", "ports", "interrupt", "owner", "granted at, or why not"];
     table(out, "Devices", &heads, &rows);
+}
+
+/// Registers that sandboxes share, and what that means.
+fn shared_registers(out: &mut String, plan: &Plan) {
+    let mut rows = Vec::new();
+    for shared in &plan.mmio {
+        let name = |part: &MmioPart| plan.sandboxes[part.sandbox].name.as_str();
+        let writers = shared.parts.iter().filter(|part| part.write).map(name);
+        let writers: Vec<&str> = writers.collect();
+        for part in &shared.parts {
+            let span = part.range.unwrap_or(shared.span);
+            let others = writers.iter().filter(|other| **other != name(part));
+            let others = joined(others);
+            let means = match part.range {
+                Some(_) => "an exit each access".to_owned(),
+                None if others == "-" => "nobody else writes".to_owned(),
+                None => format!("no exit; {others} can change it"),
+            };
+            rows.push(vec![
+                shared.name.clone(),
+                shared.device.clone(),
+                format!("{:#x}", span.start),
+                show(span.len),
+                name(part).to_owned(),
+                if part.write { "rw-" } else { "r--" }.into(),
+                means,
+                part.place.line.to_string(),
+            ]);
+        }
+    }
+    let heads = ["name", "device", "address", "size", "sandbox", "access", "means", "line"];
+    table(out, "Shared registers", &heads, &rows);
 }
 
 /// Names the content of a channel's region, by the part before it: both regions of a device carry its packets.

@@ -54,6 +54,11 @@ void bulkhead_ready(void)
     bulkhead_hypercall(BULKHEAD_HYPERCALL_READY, 0, 0, 0, 0);
 }
 
+uint64_t bulkhead_lock(bool locked)
+{
+    return bulkhead_hypercall(BULKHEAD_HYPERCALL_LOCK, locked, 0, 0, 0);
+}
+
 uint64_t bulkhead_control(uint32_t sandbox, uint64_t request)
 {
     return bulkhead_hypercall(BULKHEAD_HYPERCALL_CONTROL, sandbox, request, 0, 0);

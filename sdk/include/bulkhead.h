@@ -101,6 +101,9 @@ uint64_t bulkhead_hypercall(uint64_t number, uint64_t a, uint64_t b, uint64_t c,
 _Noreturn void bulkhead_exit(uint32_t code);
 _Noreturn void bulkhead_restart(void);
 void bulkhead_ready(void);
+/* Locks this sandbox, or unlocks it: while it is locked, no other sandbox stops or restarts it. From the first core,
+ * and where the manifest has `lockable`. */
+uint64_t bulkhead_lock(bool locked);
 uint64_t bulkhead_control(uint32_t sandbox, uint64_t request);
 uint64_t bulkhead_status(uint32_t sandbox);
 

@@ -4,7 +4,8 @@ use crate::arch::{Architecture, This};
 use bulkhead_guest::{Here, Instructions, packed};
 use bulkhead_layout::hypercall as call;
 pub use bulkhead_layout::hypercall::{
-    BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, DENIED, NO_CALL, OK,
+    BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, DENIED, LOCKED, NO_CALL, OK,
+    STATUS_LOCKED,
 };
 
 /// Makes any hypercall, also one that does not exist.
@@ -40,6 +41,13 @@ pub fn restart() -> ! {
     raw(call::RESTART, 0, 0, 0, 0);
     // It came back: there is no monitor, or it is broken.
     This::stop()
+}
+
+/// Locks this sandbox, or unlocks it: while it is locked, no other sandbox stops or restarts it. From the first core,
+/// and where the manifest has `lockable`.
+#[must_use]
+pub fn lock(locked: bool) -> u64 {
+    raw(call::LOCK, u64::from(locked), 0, 0, 0)
 }
 
 /// Asks another sandbox's monitor for one of the `CONTROL_*`.

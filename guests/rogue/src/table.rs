@@ -325,6 +325,12 @@ pub static ATTACKS: &[Attack] = &[
         Run(special::flood::<CONTROL_RESTART>),
         Expect::Hypercall(CONTROL),
     ),
+    attack(
+        "restart-locked",
+        "lock",
+        Run(special::flood::<CONTROL_RESTART>),
+        Expect::Hypercall(CONTROL),
+    ),
     attack("status-foreign", "control-right", CallForeign(STATUS, 0), Expect::Hypercall(STATUS)),
     attack("offer-foreign", "link-right", CallForeign(OFFER, 0), Expect::Hypercall(OFFER)),
     attack("offer-far", "link-right", Call(OFFER, u64::MAX, 0), Expect::Hypercall(OFFER)),

@@ -2,6 +2,8 @@
 //! they were, and if an interrupt came that it did not ask for. It never ends by itself; exit code 1 means a changed
 //! canary, 2 an interrupt, 3 a timer that was late by 100 ms.
 //!
+//! `lock`: it locks its sandbox.
+//!
 //! Canaries lie from 4 MiB to the end of its RAM. Each word is its address times an odd number, so that the test driver
 //! can check them, too.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -42,6 +44,9 @@ fn guest(context: Context) -> u32 {
     for page in (FIRST..end).step_by(PAGE as usize) {
         // SAFETY: own RAM beyond the program, which no other code uses.
         words(page).for_each(|p| unsafe { p.write_volatile(canary(p as u64)) });
+    }
+    if context.arg("lock").is_some() && hypercall::lock(true) != hypercall::OK {
+        println!("victim: is not locked");
     }
     println!("victim: stands by");
     // The first one sets the timer up, with an exit; none comes after it.

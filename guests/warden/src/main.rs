@@ -2,12 +2,16 @@
 //!
 //! * `wait` (until it runs), `stop`, `start`, `restart`;
 //! * `sleep` (2 ms), `nap` (`nap=MILLISECONDS`, default 3,000), `gone` (until it has ended by itself);
+//! * `locked`, `unlocked` (until it is so), `refused` (requests do not end it, because it is locked);
+//! * `life1` to `life9` (until it is in that life, the first one is 0);
 //! * `flood` (`calls=N` requests, default 20,000, without a pause; `ask=start`, `stop` or `restart`, default `start`).
 //!
 //! Exit code 0 if all came to pass in `patience=MILLISECONDS` each, else the number of the step that did not, from 1.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::hypercall::{BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
+use bulkhead_sdk::hypercall::{
+    BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, LOCKED, OK, STATUS_LOCKED,
+};
 use bulkhead_sdk::layout::report::State;
 use bulkhead_sdk::{Context, hypercall, println, time};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +25,17 @@ static PATIENCE: AtomicU64 = AtomicU64::new(3_000);
 /// State and restarts.
 fn status(target: u32) -> (u64, u64) {
     let status = hypercall::status(target);
-    (status & 0xFF, status >> 8)
+    (status & 0xFF, status >> 8 & u64::from(u32::MAX))
+}
+
+fn locked(target: u32) -> bool {
+    hypercall::status(target) & STATUS_LOCKED != 0
+}
+
+/// No request ends it, and one that would change nothing is answered as ever.
+fn refused(target: u32) -> bool {
+    let asked = [CONTROL_STOP, CONTROL_RESTART, CONTROL_START];
+    asked.map(|request| hypercall::control(target, request)) == [LOCKED, LOCKED, OK]
 }
 
 fn until(mut reached: impl FnMut() -> bool) -> bool {
@@ -87,6 +101,14 @@ fn guest(context: Context) -> u32 {
                 true
             }
             "wait" => until(|| is(State::Running)),
+            "locked" => until(|| locked(target)),
+            "unlocked" => until(|| !locked(target)),
+            "refused" => refused(target) && locked(target) && is(State::Running),
+            life if life.starts_with("life") => {
+                let life =
+                    life.bytes().last().map_or(0, |digit| u64::from(digit.saturating_sub(b'0')));
+                until(|| status(target).1 >= life)
+            }
             "gone" => until(|| is(State::Stopped) || is(State::Exited)),
             "stop" => ask(target, CONTROL_STOP) && until(|| is(State::Stopped)),
             // It may be quick, and have ended again.

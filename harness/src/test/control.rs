@@ -119,6 +119,14 @@ const COMMANDS: &[(&str, &str)] = &[
     ("meant", "bulkheadctl stop other"),
     ("unseen", "bulkheadctl denials other"),
     ("unknown", "bulkheadctl stop nobody"),
+    ("kept", "bulkheadctl stop lasting"),
+    ("anew", "bulkheadctl restart lasting"),
+    (
+        "locks",
+        "bulkheadctl status lasting; bulkheadctl list; bulkheadctl status lasting --format json",
+    ),
+    ("lock", "bulkheadctl lock"),
+    ("unlock", "bulkheadctl unlock"),
     ("late", "bulkheadctl --wait 0 restart victim"),
 ];
 
@@ -126,12 +134,13 @@ fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
     let mut manifest = ground(kernel);
     let _ = writeln!(
         manifest.0,
-        "stop = [\"victim\"]\nstart = [\"victim\"]\nrestart = [\"victim\"]\nobserve = [\"victim\", \"rogue\"]"
+        "lockable = true\nstop = [\"victim\", \"lasting\"]\nstart = [\"victim\"]\nrestart = [\"victim\", \"lasting\"]\nobserve = [\"victim\", \"rogue\"]"
     );
     let manifest = manifest
         .bare("victim", "victim", "", &[1], "8 MiB", "")
         .bare("rogue", "rogue", "attack=write-after-ram", &[2], "4 MiB", "")
-        .bare("other", "victim", "", &[3], "8 MiB", "");
+        .bare("other", "victim", "", &[3], "8 MiB", "")
+        .bare("lasting", "victim", "lock", &[4], "8 MiB", "lockable = true");
     let seen = look(&manifest, bench, COMMANDS, &[])?;
     expect(
         &seen,
@@ -146,6 +155,13 @@ fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
     expect(&seen, "start", "0", &["victim is running, 1 restarts"])?;
     expect(&seen, "restart", "0", &["victim is running, 2 restarts"])?;
     expect(&seen, "json", "0", &["\"restarts\": 2", "\"state\": \"running\"", "\"steady\": {"])?;
+    let reason = ["`lasting` is locked: nobody but itself ends it"];
+    expect(&seen, "kept", "1", &reason)?;
+    expect(&seen, "anew", "1", &reason)?;
+    let shown = ["lasting         locked", "restart; it is locked", "\"locked\": true"];
+    expect(&seen, "locks", "0", &shown)?;
+    expect(&seen, "lock", "0", &["ground is locked"])?;
+    expect(&seen, "unlock", "0", &["ground is not locked"])?;
     expect(&seen, "exits", "0", &["hypercall", "doorbell", "steady for"])?;
     let why = ["write to guest-physical 0x400000 (memory-violation)", "system.toml:", "`memory`"];
     expect(&seen, "denials", "0", &why)?;

@@ -5,7 +5,7 @@
 use super::driver::Job;
 use super::explained;
 use super::mutate::{MUTATIONS, Out, last};
-use super::{card, ladder, peer, ring, standby, sweep, under, walk, warm, watchdog};
+use super::{card, ladder, mmio, peer, ring, standby, sweep, under, walk, warm, watchdog};
 use crate::build;
 use bulkhead_guarantees::{Guarantee, INVARIANTS, Keeper, REGISTER, find};
 use rogue::{Attack, Expect};
@@ -34,10 +34,11 @@ const SWITCHES: [&str; 9] = [
     "snapshot-union",
 ];
 /// Tests of mutants beside the mutation gate.
-const BESIDE: [(&str, &str); 13] = [
+const BESIDE: [(&str, &str); 14] = [
     ("doorbell-window", ring::MUTANT),
     ("ladder", ladder::MUTANT),
     ("local-interrupts", under::LOCAL),
+    ("mmio-range", mmio::MUTANT),
     ("peer", peer::MUTANT),
     ("release-last", under::RELEASE),
     ("role-function", card::MUTANT),

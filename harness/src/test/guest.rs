@@ -400,6 +400,34 @@ pub fn bare_systems() -> Vec<One> {
             },
         ),
         one(
+            "guest/lock",
+            || {
+                Manifest::new()
+                    .ends_with(&["warden"])
+                    .bare(
+                        "warden",
+                        "warden",
+                        "target=1 do=wait,locked,refused,life1,locked,refused,unlocked,restart,locked,refused,gone,unlocked,start,locked,refused",
+                        &[0],
+                        SMALL,
+                        "stop = [\"locker\"]\nstart = [\"locker\"]\nrestart = [\"locker\"]",
+                    )
+                    .bare("locker", "locker", "", &[1, 2], SMALL, "lockable = true")
+                    .bare("witness", "locker", "", &[3], SMALL, "")
+            },
+            |seen| {
+                seen.exited("warden")?;
+                let s = seen.sandbox("locker")?;
+                let denials = s.denials + seen.sandbox("warden")?.denials;
+                seen.ensure(
+                    s.restarts == 3 && s.state == "running" && denials == 0,
+                    "the locker was not in its fourth life",
+                )?;
+                let exit = seen.sandbox("witness")?.exit_code;
+                seen.ensure(exit == Some(9), format!("it locks without the right: {exit:?}"))
+            },
+        ),
+        one(
             "guest/control-2-cores",
             || {
                 Manifest::new()

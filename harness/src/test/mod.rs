@@ -43,6 +43,7 @@ mod linux_channel;
 mod linux_io;
 mod linux_link;
 mod load;
+mod mmio;
 mod mutate;
 mod need;
 mod net;
@@ -110,6 +111,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(linux_link::jobs());
     jobs.extend(program_link::jobs());
     jobs.extend(control::jobs());
+    jobs.extend(mmio::jobs());
     jobs.extend(rights::jobs());
     jobs.extend(net::jobs());
     jobs.extend(virtio::jobs());

@@ -90,6 +90,7 @@ pub static MUTATIONS: &[Mutation] = &[
     built("control-rate", "restart-flood", |seen| {
         seen.sandbox("victim").is_ok_and(|s| s.restarts > 1)
     }),
+    built("lock", "restart-locked", |seen| seen.sandbox("victim").is_ok_and(|s| s.restarts > 0)),
     built("link-right", "offer-foreign", |seen| {
         says(seen, "offer-foreign", "harmless 0xfffffffffffffffe")
     }),
@@ -471,6 +472,13 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
         let often = "[{ sandbox = \"victim\", every = \"30 s\" }]";
         let rights = format!("[\"uart1\"]\nstart = {often}\nrestart = {often}");
         manifest.0 = manifest.0.replace("[\"uart1\"]", &rights);
+    }
+    if mutation.guarantee == "lock" {
+        let rights = "[\"uart1\"]\nrestart = [\"victim\"]";
+        manifest.0 = manifest.0.replace("[\"uart1\"]", rights);
+        let locks = |from: &str| manifest.0.replacen(from, &format!("{from}lockable = true\n"), 1);
+        manifest.0 = locks("name = \"victim\"\n")
+            .replace("artifact:victim\"", "artifact:victim\", args = \"lock\"");
     }
     let folder = match mutation.out {
         Out::Build if mutated => monitor_without(mutation.guarantee)?,

@@ -143,6 +143,13 @@ const CHANNELS: &str = "[[channel]]\nname = \"orders\"\nfrom = \"warden\"\nto = 
     \nkind = \"records\"\nnotify = \"doorbell\"\
     \n[[channel]]\nname = \"lessons\"\nfrom = \"warden\"\nto = [\"big\"]\nsize = \"64 KiB\"\nkind = \"program\"\n";
 
+/// Registers that two sandboxes share, a page and ranges.
+const REGISTERS: &str = "[[shared_mmio]]\nname = \"panel\"\naddress = \"0xfed1d000\"\nparts = [\
+    { sandbox = \"warden\", access = \"rw\" }, { sandbox = \"big\", access = \"r\" }]\n\
+    [[shared_mmio]]\nname = \"dials\"\naddress = \"0xfed1e000\"\nparts = [\
+    { sandbox = \"warden\", access = \"rw\", offset = 0, size = 8 }, \
+    { sandbox = \"big\", access = \"rw\", offset = 8, size = 8 }]\n";
+
 /// A machine with Intel's IOMMU: two sandboxes with a function and a line each.
 fn vtd(bench: &Bench) -> Result<(), String> {
     let manifest = Manifest::on("qemu-q35-vtd").ends_with(&["rogue"]);
@@ -242,6 +249,7 @@ fn system() -> Manifest {
     // The big one without its segments' rights, so that a gibibyte is one page.
     manifest.0 = manifest.0.replace("hello\", args = \"\"", "hello\", access = \"rwx\"");
     manifest.0 += CHANNELS;
+    manifest.0 += REGISTERS;
     manifest.0 += "[[channel]]\nname = \"state\"\nfrom = \"linux\"\nto = [\"warden\", \"big\"]\nsize = \"2 MiB\"\n";
     manifest
 }

@@ -6,7 +6,7 @@ use crate::machine::{Machine, REFUSED, Status};
 use crate::why::Reader;
 use bulkhead_explain::state as name_of;
 use bulkhead_layout::hypercall::{
-    BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, NOT_RUNNING, OK,
+    BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, LOCKED, NOT_RUNNING, OK,
 };
 use bulkhead_layout::report::State;
 use std::time::{Duration, Instant};
@@ -37,6 +37,16 @@ pub fn ask(
         _ => other.restart(),
     };
     done.map_err(|wrong| granted(wrong, request, (other.index, name), why))
+}
+
+/// Locks this sandbox, or unlocks it.
+pub fn lock(machine: &Machine, locked: bool) -> Result<String, Wrong> {
+    let name = &machine.info.name;
+    match machine.lock(locked)? {
+        OK if locked => Ok(format!("{name} is locked\n")),
+        OK => Ok(format!("{name} is not locked\n")),
+        answer => Err(format!("the monitors answered {answer:#x}")),
+    }
 }
 
 /// A refusal, with what would grant it.
@@ -108,7 +118,9 @@ impl Other<'_> {
 
     pub fn is(&self, now: Status) -> String {
         let what = if now.loaded { ", with a loaded program" } else { "" };
-        format!("{} is {}, {} restarts{what}\n", self.name, name_of(now.state), now.restarts)
+        let locked = if now.locked { ", locked" } else { "" };
+        let (state, restarts) = (name_of(now.state), now.restarts);
+        format!("{} is {state}{locked}, {restarts} restarts{what}\n", self.name)
     }
 
     /// Posts a request, after those that it has not taken yet, and no sooner than the manifest lets.
@@ -124,6 +136,9 @@ impl Other<'_> {
                         "`{0}` does not run, and to start it takes `start = [\"{0}\"]` in the manifest",
                         self.name
                     ));
+                }
+                LOCKED => {
+                    return Err(format!("`{}` is locked: nobody but itself ends it", self.name));
                 }
                 answer => return Err(format!("the monitors answered {answer:#x}")),
             }

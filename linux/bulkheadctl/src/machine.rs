@@ -2,12 +2,14 @@
 
 use crate::Wrong;
 use bulkhead_explain::{Exits, SandboxSnapshot};
-use bulkhead_layout::hypercall::{CONTROL, DENIED, NO_CALL, STATUS};
+use bulkhead_layout::hypercall::{CONTROL, DENIED, LOCK, NO_CALL, STATUS, STATUS_LOCKED};
 use bulkhead_layout::map::{REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::report::{self, State};
 use bulkhead_linux::call;
 use bulkhead_linux::devmem::{Info, Window};
 use bulkhead_plan::RIGHTS;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 
 /// The machine, as far as this sandbox sees it.
 pub struct Machine {
@@ -24,6 +26,8 @@ pub struct Status {
     pub restarts: u64,
     /// It runs what was loaded into it.
     pub loaded: bool,
+    /// It has locked itself.
+    pub locked: bool,
 }
 
 /// The known facts of a sandbox.
@@ -98,6 +102,7 @@ impl Machine {
                 state: seen.state,
                 restarts: seen.report.restarts,
                 loaded: seen.report.loaded != 0,
+                locked: seen.report.locked != 0,
             }),
             (None, true) => self.status(index).ok(),
             (None, false) => None,
@@ -110,12 +115,20 @@ impl Machine {
         let answer = call(STATUS, index as u64, 0)?;
         let state = state(answer & 0xFF).ok_or_else(|| format!("a status of {answer:#x}"))?;
         let (restarts, loaded) = (answer >> 8 & u64::from(u32::MAX), answer >> 40 & 1 != 0);
-        Ok(Status { state, restarts, loaded })
+        Ok(Status { state, restarts, loaded, locked: answer & STATUS_LOCKED != 0 })
     }
 
     /// Asks the monitors for something of a sandbox: their answer.
     pub fn control(&self, index: usize, request: u64) -> Result<u64, Wrong> {
         call(CONTROL, index as u64, request)
+    }
+
+    /// Locks this sandbox, or unlocks it: the monitor's answer. It is a call of the first core.
+    pub fn lock(&self, locked: bool) -> Result<u64, Wrong> {
+        let mut first = CpuSet::new();
+        let pinned = first.set(0).and_then(|()| sched_setaffinity(Pid::from_raw(0), &first));
+        pinned.map_err(|why| format!("core 0: {why}"))?;
+        call(LOCK, u64::from(locked), 0)
     }
 
     /// Exits of a sandbox until now.
@@ -131,6 +144,10 @@ fn call(number: u64, first: u64, second: u64) -> Result<u64, Wrong> {
     call::allow().map_err(|why| format!("hypercalls, as root: {why}"))?;
     match call::call(number, first, second) {
         DENIED => Err(REFUSED.into()),
+        NO_CALL if number == LOCK => {
+            Err("this sandbox may not lock itself: it takes `lockable = true` in the manifest"
+                .into())
+        }
         NO_CALL => Err("there is no such hypercall: another version of Bulkhead".into()),
         answer => Ok(answer),
     }

@@ -28,6 +28,7 @@ const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
   exits [SANDBOX...]       exits by cause
   denials [SANDBOX...]     the newest denied accesses, explained
   stop | start | restart SANDBOX
+  lock | unlock            this sandbox: while it is locked, no other one stops or restarts it
   console SANDBOX [CHANNEL]   its console; lines typed go through the channel [default: SANDBOX-keys]
   consoles FOLDER          a terminal in the folder for each sandbox that this one observes
   load SANDBOX FILE        another program, an ELF file or what `bulkhead pack` made of it; restarts it
@@ -104,7 +105,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
     }
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     match words[..] {
-        ["list" | "kick"]
+        ["list" | "kick" | "lock" | "unlock"]
         | ["status" | "exits" | "denials", ..]
         | ["stop" | "start" | "restart" | "unload" | "create" | "destroy", _]
         | ["load", _, _]
@@ -131,6 +132,8 @@ fn run(options: &Options) -> Result<String, Wrong> {
     let why = || why::Reader::open(options.manifest.as_deref(), &machine);
     match words[..] {
         ["list"] => Ok(show::list(&machine, &why(), options.form, options.wait)),
+        ["lock"] => ask::lock(&machine, true),
+        ["unlock"] => ask::lock(&machine, false),
         ["status", ref names @ ..] => show::status(&machine, &why(), names, options.form),
         ["exits", ref names @ ..] => show::exits(&machine, names, options.form),
         ["denials", ref names @ ..] => show::denials(&machine, &why()?, names, options.form),

@@ -44,17 +44,19 @@ pub fn list(machine: &Machine, why: &Result<Reader, Wrong>, form: Form, wait: Du
         let loads = machine.loads(n).map(|_| "load");
         own.into_iter().chain(machine.rights(n)).chain(sees).chain(loads).collect::<Vec<_>>()
     };
+    let locked = |n: usize| machine.known(n).status.is_some_and(|status| status.locked);
     let all = machine.info.sandboxes.iter().enumerate();
     if form == Form::Json {
-        let all = all.map(|(n, name)| json!({ "name": name, "index": n, "rights": rights(n), "part": part(name) }));
+        let all = all.map(|(n, name)| json!({ "name": name, "index": n, "rights": rights(n), "part": part(name), "locked": locked(n) }));
         return text(&Value::Array(all.collect()));
     }
     let mut out = format!("{:<16}{}\n", "sandbox", "rights of this one");
     for (n, name) in all {
         let rights = rights(n);
         let rights = if rights.is_empty() { "none".into() } else { rights.join(", ") };
-        let part = part(name).map(|part| format!("; {part}"));
-        put(&mut out, format_args!("{name:<16}{rights}{}", part.unwrap_or_default()));
+        let part = part(name).map(|part| format!("; {part}")).unwrap_or_default();
+        let locked = if locked(n) { "; it is locked" } else { "" };
+        put(&mut out, format_args!("{name:<16}{rights}{part}{locked}"));
     }
     out
 }
@@ -87,6 +89,11 @@ pub fn status(
             row.insert("state".into(), json!(was));
             row.insert("restarts".into(), json!(status.restarts));
             row.insert("loaded".into(), json!(status.loaded));
+            row.insert("locked".into(), json!(status.locked));
+            if status.locked {
+                // It lives, or it would not be locked.
+                was = "locked".into();
+            }
         }
         if let Some(seen) = &known.report {
             let exits = machine.exits(seen);

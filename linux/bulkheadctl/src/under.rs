@@ -68,6 +68,10 @@ fn end_others(wait: Duration) -> Result<(), Wrong> {
             stay.join(", ")
         ));
     }
+    let locked = |n: &&usize| machine.known(**n).status.is_some_and(|now| now.locked);
+    if let Some(index) = asked.iter().find(locked) {
+        return Err(format!("`{}` is locked: nobody but itself ends it", names[*index]));
+    }
     for index in asked {
         Other { machine: &machine, index, name: &names[index], wait }.stop()?;
     }

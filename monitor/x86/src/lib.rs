@@ -87,6 +87,7 @@ macro_rules! needs {
             | when(cfg!(feature = "ladder"), need::LADDER)
             | when(cfg!(feature = "snapshot"), need::SNAPSHOT)
             | when(cfg!(feature = "role"), need::ROLE)
+            | when(cfg!(feature = "mmio"), need::MMIO)
             | when(cfg!(feature = "running"), need::RUNNING)
     }};
 }

@@ -8,6 +8,7 @@ use bulkhead_ioapic::{Lines, Remapping, Shadow};
 use bulkhead_monitor::{Devices, Layout, Monitor};
 use bulkhead_monitor_abi::lock::Lock;
 use bulkhead_monitor_abi::map::{GUEST_VA, LINES_VA};
+use bulkhead_monitor_abi::mmio::Range;
 use bulkhead_monitor_abi::monitor::{Ram, Slice};
 use bulkhead_monitor_abi::pci::{Function, Register, Reset};
 use bulkhead_monitor_abi::peer::BusMaster;
@@ -132,6 +133,10 @@ impl<S: Shell> X86 for Frame<S> {
 
     fn leaves(&self) -> &[Leaf] {
         slice(config().cpuid)
+    }
+
+    fn ranges(&self) -> &[Range] {
+        slice(config().ranges)
     }
 
     fn functions(&self) -> &[Function] {

@@ -24,6 +24,7 @@ pub const CAUSE_NAMES: [&str; ALL_CAUSES] = [
     "ring",
     "watchdog",
     "xapic",
+    "mmio",
 ];
 /// Their names in the manifest and in reports, by [`Kind`].
 pub const KIND_NAMES: [&str; KINDS] = [

@@ -51,7 +51,7 @@ fn begin(what: &str, guard: &str) -> String {
 
 fn portable() -> String {
     let mut out = begin("Numbers of the guest's interface", "BULKHEAD_LAYOUT_H");
-    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE LOOK KEEP SNAPSHOT GIVE);
+    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE LOOK KEEP SNAPSHOT GIVE LOCK);
     numbers!(out, "", hypercall: CONTROL_STOP CONTROL_START CONTROL_RESTART);
     numbers!(out, "", hypercall: OK NO_CALL BAD_ARGUMENT DENIED BUSY);
     numbers!(out, "", map: INFO_GPA PROGRESS_GPA SNAPSHOTS_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);

@@ -103,6 +103,8 @@ pub struct Config {
     pub ecam_len: u64,
     /// Physical address of the HPET, of which this Linux reads the page; 0: it has the page to itself.
     pub hpet: u64,
+    /// Its registers among shared ones: [`bulkhead_monitor_abi::mmio::Range`].
+    pub ranges: Slice,
 }
 
 impl Config {
@@ -132,4 +134,4 @@ impl DerefMut for Config {
 
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 144);
+const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 152);

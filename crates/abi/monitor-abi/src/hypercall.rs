@@ -22,12 +22,14 @@ pub const RESTART: u64 = 0x4248_0004;
 /// Ask another sandbox's monitor. Arguments: sandbox index, one of the `CONTROL_*`, each a right of its own in the
 /// manifest: `stop`, `start`, `restart`. Returns [`OK`] once the request is posted (the outcome shows in the other's
 /// report), or if it would change nothing. Returns [`BUSY`] while an earlier one is pending, or the right's time
-/// between two requests is not over; else [`NOT_RUNNING`].
+/// between two requests is not over; else [`NOT_RUNNING`] or [`LOCKED`].
 pub const CONTROL: u64 = 0x4248_0005;
 /// Status of a sandbox that this one may stop, start or restart. Argument: sandbox index. Returns
 /// `state | restarts << 8 | loaded << 40` ([`crate::report::State`]): 32 bits of restarts, and whether it runs what was
-/// loaded into it.
+/// loaded into it; and [`STATUS_LOCKED`].
 pub const STATUS: u64 = 0x4248_0006;
+/// Bit of an answer to [`STATUS`]: the sandbox is locked ([`LOCK`]).
+pub const STATUS_LOCKED: u64 = 1 << 41;
 
 /// Offer a link of this sandbox's ([`crate::link`]). Arguments: sandbox index; link, and in bits 31:16 a tag that
 /// means what both ends agree on. Needs `links` in the manifest. Returns [`OK`], [`BUSY`] while its last use is
@@ -60,6 +62,9 @@ pub const GIVE: u64 = 0x4248_000D;
 /// [`OK`] there. Returns [`BUSY`] while another sandbox has not ended, and [`NO_CALL`] in every other sandbox and
 /// to every program.
 pub const RELEASE: u64 = 0x4248_000E;
+/// Lock this sandbox, or unlock it. Argument: 1 or 0. From the first core. While it is locked, no other sandbox stops
+/// or restarts it, whatever right it has. Returns [`OK`], and [`NO_CALL`] without `lockable` in the manifest.
+pub const LOCK: u64 = 0x4248_000F;
 
 /// [`CONTROL`]: stop it.
 pub const CONTROL_STOP: u64 = 1;
@@ -82,6 +87,8 @@ pub const DENIED: u64 = u64::MAX - 2;
 pub const BUSY: u64 = u64::MAX - 3;
 /// A restart of a sandbox that does not run, by one that may not start it.
 pub const NOT_RUNNING: u64 = u64::MAX - 4;
+/// The sandbox has locked itself: it is not stopped or restarted.
+pub const LOCKED: u64 = u64::MAX - 5;
 
 /// Most bytes of one [`CONSOLE`].
 pub const CONSOLE_BYTES: u64 = 24;

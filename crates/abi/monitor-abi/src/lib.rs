@@ -12,6 +12,7 @@ pub mod load;
 pub mod lock;
 pub mod mail;
 pub mod map;
+pub mod mmio;
 pub mod monitor;
 pub mod mutant;
 pub mod need;

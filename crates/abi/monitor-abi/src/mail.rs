@@ -12,7 +12,7 @@
 
 use crate::bell::Word;
 use crate::hypercall::{
-    BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, NOT_RUNNING, OK, REQUESTS, index,
+    BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, LOCKED, NOT_RUNNING, OK, REQUESTS, index,
 };
 use crate::report::State;
 
@@ -35,9 +35,10 @@ pub enum Effect {
     Answer(u64),
 }
 
-/// Returns the effect that a request would have. `starts`: its sender may start the receiver, too.
+/// Returns the effect that a request would have. `starts`: its sender may start the receiver, too. `locked`: the
+/// receiver lives, and has locked itself.
 #[must_use]
-pub fn effect(request: u64, state: u32, starts: bool) -> Effect {
+pub fn effect(request: u64, state: u32, starts: bool, locked: bool) -> Effect {
     const LAUNCHING: u32 = State::Launching as u32;
     const RUNNING: u32 = State::Running as u32;
     const STOPPED: u32 = State::Stopped as u32;
@@ -46,6 +47,7 @@ pub fn effect(request: u64, state: u32, starts: bool) -> Effect {
         (CONTROL_STOP, STOPPED | EXITED) | (CONTROL_START, LAUNCHING | RUNNING) => {
             Effect::Answer(OK)
         }
+        _ if locked => Effect::Answer(LOCKED),
         (CONTROL_RESTART, STOPPED | EXITED) if !starts => Effect::Answer(NOT_RUNNING),
         (_, LAUNCHING | RUNNING | STOPPED | EXITED) => Effect::Change,
         // One that has not come up cannot be rung yet, and one that has failed does nothing more.
@@ -138,11 +140,23 @@ mod tests {
                     let starts = rights[index(CONTROL_START)];
                     let runs = matches!(state, 1 | 2);
                     let has = rights.get(index(request)).copied().unwrap_or(false);
-                    let posts = has && effect(request, state, starts) == Effect::Change;
+                    let posts = has && effect(request, state, starts, false) == Effect::Change;
                     let acts = wanted(request, rights, runs) != 0 && (1..5).contains(&state);
                     assert_eq!(posts, acts, "{request} in {state} with {rights:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_locked_sandbox_is_not_ended() {
+        for state in [State::Launching, State::Running] {
+            let effect = |request, locked| effect(request, state as u32, true, locked);
+            for request in [CONTROL_STOP, CONTROL_RESTART] {
+                assert_eq!(effect(request, true), Effect::Answer(LOCKED));
+                assert_eq!(effect(request, false), Effect::Change);
+            }
+            assert_eq!(effect(CONTROL_START, true), Effect::Answer(OK));
         }
     }
 }

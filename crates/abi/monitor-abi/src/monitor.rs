@@ -135,6 +135,8 @@ pub struct Config {
     pub snapshot: u64,
     /// Roles that it can hold ([`crate::role::Role`]).
     pub roles: Slice,
+    /// 1: the guest may lock its sandbox ([`crate::hypercall::LOCK`]).
+    pub lockable: u64,
 }
 
 /// First number of a ladder in [`Config::ends`].
@@ -152,7 +154,7 @@ pub struct Mailbox {
     pub request: [AtomicU64; MAX_SANDBOXES],
     /// From each sandbox: number of the last request that was carried out or refused.
     pub done: [AtomicU64; MAX_SANDBOXES],
-    /// [`crate::report::State`] `| restarts << 8` of this sandbox.
+    /// Answer to [`crate::hypercall::STATUS`] of this sandbox.
     pub status: AtomicU64,
     /// Armed word for which each of its doorbells let the last interrupt through ([`crate::bell::admit`]).
     pub rung: [AtomicU64; MAX_BELLS],
@@ -180,5 +182,5 @@ const _: () = assert!(size_of::<Mailbox>() == 4096);
 // The auditor reads them there (docs/links.md, docs/standby.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
 const _: () = assert!(core::mem::offset_of!(Mailbox, roles) == 0x990);
-const _: () = assert!(size_of::<Config>() == 1104);
+const _: () = assert!(size_of::<Config>() == 1112);
 const _: () = assert!(crate::report::KINDS <= ENDS);

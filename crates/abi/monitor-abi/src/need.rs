@@ -25,8 +25,10 @@ pub const SNAPSHOT: u32 = 1 << 9;
 pub const ROLE: u32 = 1 << 10;
 /// A Linux that runs before its monitor does.
 pub const RUNNING: u32 = 1 << 11;
+/// Ranges of shared registers ([`crate::mmio`]).
+pub const MMIO: u32 = 1 << 12;
 /// All of them.
-pub const ALL: u32 = (1 << 12) - 1;
+pub const ALL: u32 = (1 << 13) - 1;
 /// Needs of a sandbox that outlives failures.
 const RECOVERY: u32 = WATCHDOG | LADDER;
 /// Needs of sandboxes that start with the machine.
@@ -34,17 +36,19 @@ const BOOTED: u32 = ALL & !RUNNING;
 
 /// Monitors that are built, by the names of their files: a smaller one first, then the one with code for all. The last
 /// one is that one, built with checks and another layout.
-pub const MONITORS: [(&str, u32); 13] = [
+pub const MONITORS: [(&str, u32); 15] = [
     ("monitor-small", CHANNELS),
     ("monitor-control", SMALL),
     ("monitor-control-watched", SMALL | RECOVERY),
     ("monitor-control-warm", SMALL | RECOVERY | SNAPSHOT),
     ("monitor-control-standby", SMALL | RECOVERY | SNAPSHOT | ROLE),
-    ("monitor-plain", BOOTED & !(DEVICES | RECOVERY | SNAPSHOT | ROLE)),
-    ("monitor", BOOTED & !(RECOVERY | SNAPSHOT | ROLE)),
-    ("monitor-watched", BOOTED & !(SNAPSHOT | ROLE)),
-    ("monitor-warm", BOOTED & !ROLE),
-    ("monitor-standby", BOOTED),
+    ("monitor-control-registers", SMALL | MMIO),
+    ("monitor-plain", BOOTED & !(DEVICES | RECOVERY | SNAPSHOT | ROLE | MMIO)),
+    ("monitor", BOOTED & !(RECOVERY | SNAPSHOT | ROLE | MMIO)),
+    ("monitor-watched", BOOTED & !(SNAPSHOT | ROLE | MMIO)),
+    ("monitor-warm", BOOTED & !(ROLE | MMIO)),
+    ("monitor-standby", BOOTED & !MMIO),
+    ("monitor-registers", BOOTED),
     ("monitor-running", LATE),
     ("monitor-running-devices", LATE | DEVICES),
     ("monitor-checked", BOOTED),
@@ -86,7 +90,8 @@ mod tests {
     #[test]
     fn each_set_of_needs_gets_the_first_monitor_that_has_them() {
         let running = MONITORS[CHECKED - 1].1;
-        for needs in (0..=BOOTED).chain((0..=ALL).filter(|needs| needs & !running == 0)) {
+        let some = |needs: &u32| [BOOTED, running].iter().any(|all| needs & !all == 0);
+        for needs in (0..=ALL).filter(some) {
             let at = smallest(needs);
             assert_eq!(needs & !MONITORS[at].1, 0, "{needs:#b}");
             assert!(MONITORS[..at].iter().all(|(_, has)| needs & !has != 0), "{needs:#b}");
@@ -102,6 +107,8 @@ mod tests {
         assert_eq!(MONITORS[smallest(SNAPSHOT | DEVICES)].0, "monitor-warm");
         assert_eq!(MONITORS[smallest(ROLE)].0, "monitor-control-standby");
         assert_eq!(MONITORS[smallest(ROLE | DEVICES)].0, "monitor-standby");
+        assert_eq!(MONITORS[smallest(MMIO)].0, "monitor-control-registers");
+        assert_eq!(MONITORS[smallest(MMIO | LINUX)].0, "monitor-registers");
         assert_eq!(MONITORS[smallest(RUNNING | LINUX | CORES)].0, "monitor-running");
         assert_eq!(MONITORS[smallest(RUNNING | DEVICES)].0, "monitor-running-devices");
     }

@@ -86,12 +86,14 @@ pub enum Cause {
     Watchdog = 13,
     /// A write to the page of a core's own interrupt controller. Only where a running Linux has left one there.
     Xapic = 14,
+    /// A register among shared ones ([`crate::mmio`]).
+    Mmio = 15,
 }
 
 /// Number of causes that each core counts in its own part of the report.
 pub const CAUSES: usize = 14;
 /// Number of all causes.
-pub const ALL_CAUSES: usize = CAUSES + 1;
+pub const ALL_CAUSES: usize = CAUSES + 2;
 
 /// Kinds of denied accesses, and of other findings; a manifest's `[[health]] on` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -441,10 +443,13 @@ in_memory! {
         pub deeds: [Deed; DEEDS],
         /// How often a role has come to it from another sandbox: each time that one may ring once.
         pub took: u64,
-        /// By core, the exits of [`Cause::Xapic`] in the first word. Each core writes a cache line of its own.
+        /// By core, the exits of the causes behind [`CAUSES`]: [`Cause::Xapic`], [`Cause::Mmio`]. Each core writes a
+        /// cache line of its own.
         pub xapic: [[u64; 8]; MAX_CORES],
+        /// 1: it has locked itself ([`crate::hypercall::LOCK`]).
+        pub locked: u32,
         /// Padding.
-        pub reserved: [u32; 512],
+        pub reserved: [u32; 511],
     }
 }
 

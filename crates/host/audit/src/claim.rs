@@ -209,6 +209,27 @@ impl Link {
     }
 }
 
+/// Pages of a device's registers that sandboxes share.
+#[derive(Clone, Debug, Default)]
+pub struct Registers {
+    /// Name.
+    pub name: String,
+    /// The pages.
+    pub range: Range,
+    /// Sandboxes with their rights to write and the manifest's lines. Only these, and their guests or their monitors.
+    pub parts: Vec<(usize, bool, Place)>,
+    /// Ranges of the pages are the sandboxes': their monitors reach the pages, and no guest.
+    pub mediated: bool,
+}
+
+impl Registers {
+    /// Tells if a sandbox has a part, as a guest or by its monitor.
+    #[must_use]
+    pub fn has(&self, sandbox: usize, mediated: bool) -> bool {
+        self.mediated == mediated && self.parts.iter().any(|part| part.0 == sandbox)
+    }
+}
+
 /// A PCI function.
 #[derive(Clone, Debug, Default)]
 pub struct Function {
@@ -278,6 +299,8 @@ pub struct Claim {
     pub links: Vec<Link>,
     /// Roles, by number: the sandboxes that can hold each.
     pub roles: Vec<Vec<usize>>,
+    /// Registers that sandboxes share.
+    pub registers: Vec<Registers>,
     /// PCI functions: every one of the machine.
     pub functions: Vec<Function>,
     /// Configuration space in memory (ECAM), bus 0 first.
@@ -387,6 +410,12 @@ impl Claim {
     pub fn in_channel(&self, address: u64) -> Option<&Channel> {
         let has = |c: &&Channel| Range { start: c.hpa, len: c.len }.contains(address);
         self.channels.iter().find(has)
+    }
+
+    /// Which shared registers lie at an address.
+    #[must_use]
+    pub fn in_registers(&self, address: u64) -> Option<&Registers> {
+        self.registers.iter().find(|registers| registers.range.contains(address))
     }
 
     /// In which link an address lies.

@@ -99,6 +99,12 @@ fn to_guest(
     if let Some(frame) = parts[index].roles {
         give(&sandbox.place, SHOWN, roles, frame, page, R);
     }
+    for registers in claim.registers.iter().filter(|registers| !registers.mediated) {
+        for (_, write, place) in registers.parts.iter().filter(|part| part.0 == index) {
+            let Range { start, len } = registers.range;
+            give(place, DEVICE, start, start, len, (*write, false));
+        }
+    }
     for function in claim.functions.iter().filter(|f| f.owner == Some(index) && f.role.is_none()) {
         for own in function.registers(page) {
             give(&function.place, DEVICE, own.start, own.start, page, RW);

@@ -1,7 +1,7 @@
 //! Frames that two parties reach, and frames that none may.
 
 use crate::check::Context;
-use crate::claim::{Function, Link, Range};
+use crate::claim::{Function, Link, Range, Registers};
 use crate::given::pages;
 use crate::paging::{Leaf, Regime, entry_at};
 
@@ -32,9 +32,9 @@ impl Sorted {
 }
 
 impl Context<'_> {
-    /// Two sandboxes share a frame only where a channel or `observe` says so. Two monitors share only mailboxes, the
-    /// start-up code, the interrupt controller and a channel's header. A monitor and another's guest share only an
-    /// observed report and such a header.
+    /// Two sandboxes share a frame where a channel, `observe` or `[[shared_mmio]]` says so. Two monitors share only
+    /// mailboxes, the start-up code, the interrupt controller, a channel's header and ranges of registers. A monitor
+    /// and another's guest share only an observed report and such a header.
     pub(crate) fn shared(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
         let sorted = |all: &[Option<Regime>]| -> Vec<Option<Sorted>> {
             all.iter().map(|r| r.as_ref().map(Sorted::of)).collect()
@@ -60,6 +60,7 @@ impl Context<'_> {
                         let code = self.claim.arch.places().start_code == Some(f);
                         let peer = self.quiets(a, b, f) || self.quiets(b, a, f);
                         let role = self.moves(a, b, f);
+                        let registers = self.registers(a, b, f, true);
                         mailbox
                             || lock
                             || table
@@ -69,6 +70,7 @@ impl Context<'_> {
                             || code
                             || peer
                             || role
+                            || registers
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "'s monitor", f)));
                 }
@@ -142,9 +144,16 @@ impl Context<'_> {
             .in_link(frame)
             .is_some_and(|s| s.owner == a && s.to.contains(&b) || s.owner == b && s.to.contains(&a))
             || self.states(a, b, frame)
+            || self.registers(a, b, frame, false)
             || (0..self.parts.len()).any(|of| {
                 observes(a, of) && observes(b, of) && self.parts[of].report.contains(&frame)
             })
+    }
+
+    /// Tells if a frame is a page of registers that two sandboxes share, as guests or by their monitors.
+    fn registers(&self, a: usize, b: usize, frame: u64, mediated: bool) -> bool {
+        let both = |all: &Registers| all.has(a, mediated) && all.has(b, mediated);
+        self.claim.in_registers(frame).is_some_and(both)
     }
 
     /// Tells if a frame holds the states of peers of a channel that two sandboxes have both an end of.

@@ -384,6 +384,7 @@ impl Context<'_> {
             })
             .chain(self.claim.arch.line_registers(self.claim, i))
             .chain(self.quieted(i))
+            .chain(self.claim.registers.iter().filter(|r| r.has(i, true)).map(|r| r.range))
             .flat_map(|range| pages(range, page))
             .collect();
         written.extend(self.remapping_frames(i));

@@ -256,7 +256,10 @@ fn without_right(plan: &Plan, who: &Sandbox, gpa: u64) -> String {
             "{}: guest = {{ access = \"rwx\" }} would lift the segments' rights",
             owner::at(&who.place)
         ),
-        false => "nothing in a manifest allows it".into(),
+        false => match plan.mmio.iter().find(|shared| shared.span.contains(gpa)) {
+            Some(shared) => format!("{}: `access = \"rw\"` in its part", owner::at(&shared.place)),
+            None => "nothing in a manifest allows it".into(),
+        },
     }
 }
 
@@ -334,6 +337,15 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
             Rule::of("messages").with("a comparator of the machine's timer sends none at all");
         let owner = format!("{}'s, but for messages", who.name);
         return (access, owner, TIMER, "nothing in a manifest allows that value".into());
+    }
+    if let Some(answer) = owner::registers(plan, who, at) {
+        let allow = match answer.allow {
+            // In its range: a write of registers that it reads, or an access that is not aligned.
+            Allow::Has => format!("{}: `access`, `offset` and `size` of its part", answer.why),
+            other => other.to_string(),
+        };
+        let access = self::access(denial, &format!("shared register {at:#x}"));
+        return (access, format!("{} ({})", answer.owner, answer.why), answer.rule, allow);
     }
     let Some(function) = function_at(plan, who, at) else {
         let why = "no function of the machine description is there";

@@ -12,8 +12,8 @@ use bulkhead_layout::map::{
 use bulkhead_layout::report::Denial;
 use bulkhead_layout::snapshot::{PAGES, bytes};
 use bulkhead_plan::{
-    Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, Right, Role, Sandbox, Span,
-    Trigger,
+    Bdf, Channel, Device, Function, Guest, MmioPart, Part, Place, Plan, RIGHTS, Right, Role,
+    Sandbox, Span, Trigger,
 };
 use std::fmt;
 
@@ -225,7 +225,12 @@ pub fn device(plan: &Plan, who: &Sandbox, device: &Device) -> Answer {
                 Some(why) => format!("{described} says that it is nobody's: {why}"),
                 None => format!("{described} describes it, no sandbox has it"),
             };
-            let allow = grant(who, &device.name, device.nobody.as_deref());
+            let allow = match &device.nobody {
+                None if !device.mmio.is_empty() => {
+                    Allow::Change("a `[[shared_mmio]]` gives pages of its registers".into())
+                }
+                nobody => grant(who, &device.name, nobody.as_deref()),
+            };
             ("the machine's".into(), why, "nothing of it".into(), allow)
         }
     };
@@ -512,6 +517,9 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         let why = "the window of information page, reports and channels".to_owned();
         return answer("nobody's".into(), why, "nothing", Allow::Never(String::new()));
     }
+    if let Some(shared) = registers(plan, who, gpa) {
+        return Answer { what, ..shared };
+    }
     if let Some(found) = of_machine(plan, who, gpa) {
         return Answer { what, rule: MEMORY, ..found };
     }
@@ -523,6 +531,36 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         _ => Allow::Never(String::new()),
     };
     answer("nobody's".into(), host_owner(plan, gpa), "nothing", allow)
+}
+
+/// The rule of registers that a monitor accesses for its guest.
+pub const RANGE: Rule = Rule::of("mmio-range");
+
+/// Registers that sandboxes share.
+pub fn registers(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
+    let shared = plan.mmio.iter().find(|shared| shared.span.contains(gpa))?;
+    let name = |part: &MmioPart| plan.sandboxes[part.sandbox].name.as_str();
+    let mediated = shared.parts.iter().any(|part| part.range.is_some());
+    let here = |part: &&MmioPart| part.range.is_none_or(|range| range.contains(gpa));
+    let mut owners: Vec<&str> = shared.parts.iter().filter(here).map(name).collect();
+    owners.dedup();
+    let whose = match owners[..] {
+        [] => "nobody's".into(),
+        _ => format!("{}'s", owners.join("'s and ")),
+    };
+    let own = |part: &&MmioPart| name(part) == who.name;
+    let part = shared.parts.iter().filter(own).find(here);
+    let (gets, allow) = match part {
+        Some(part) => (if part.write { "reads and writes" } else { "reads" }, Allow::Has),
+        None => {
+            let place = shared.parts.iter().find(own).map_or(&shared.place, |part| &part.place);
+            let change = format!("{}: a part with that register would give it", at(place));
+            ("nothing", Allow::Change(change))
+        }
+    };
+    let owner = format!("{whose} (registers {} of device `{}`)", shared.name, shared.device);
+    let rule = if mediated { RANGE } else { MEMORY };
+    Some(Answer { rule, ..simple(&owner, &at(&shared.place), gets, allow) })
 }
 
 /// Memory that a running Linux has given away: an address of that Linux' is one of the machine's.

@@ -136,7 +136,8 @@ pub fn sandbox(ram: &Read, pa: u64, cores: usize) -> Option<SandboxSnapshot> {
     };
     let cores = (0..cores).map(|i| {
         let mut core = core(ram, pa + report::size(i))?;
-        core.exits[CAUSES] = report.xapic.get(i).map_or(0, |line| line[0]);
+        let more = report.xapic.get(i).copied().unwrap_or_default();
+        core.exits.iter_mut().skip(CAUSES).zip(more).for_each(|(to, count)| *to = count);
         Some(core)
     });
     let cores = cores.collect::<Option<_>>()?;

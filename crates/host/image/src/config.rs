@@ -124,6 +124,7 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
     }
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
     config.snapshot = sandbox.snapshot;
+    config.lockable = sandbox.lockable.into();
     config.watch = sandbox.watch.map_or_else(Watch::default, |own| watch(input, own));
     for (to, ram) in config.ram.iter_mut().zip(&sandbox.ram) {
         *to = Ram { gpa: ram.gpa, len: ram.len };
@@ -394,18 +395,20 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
     let party = |link: &plan::Link| link.owner == index || link.to.contains(&index);
     let channels = bells(plan, index).next().is_some() || ends(plan, index).next().is_some();
     let failure = sandbox.actions[Kind::Failure as usize] != Action::Ignore;
+    let mediated = |shared: &plan::SharedMmio| shared.of(index).any(|part| part.range.is_some());
     let all = [
         (devices, need::DEVICES),
         (sandbox.cores.len() > 1, need::CORES),
         (plan.links.iter().any(party), need::LINKS),
         (loads(plan, index).is_some(), need::LOADS),
-        (control, need::CONTROL),
+        (control || sandbox.lockable, need::CONTROL),
         (channels, need::CHANNELS),
         (matches!(sandbox.guest, plan::Guest::Linux { .. } | plan::Guest::Running), need::LINUX),
         (plan.runs(index), need::RUNNING),
         (sandbox.watch.is_some(), need::WATCHDOG),
         (!sandbox.ladders.is_empty() || failure, need::LADDER),
         (sandbox.snapshot > 0, need::SNAPSHOT),
+        (plan.mmio.iter().any(mediated), need::MMIO),
         (plan.roles_of(index).next().is_some(), need::ROLE),
     ];
     all.into_iter().filter(|(needed, _)| *needed).fold(0, |set, (_, need)| set | need)
@@ -422,6 +425,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
         (config.links.len != 0, need::LINKS, "links"),
         (config.loads != 0, need::LOADS, "loading"),
         (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
+        (config.lockable != 0, need::CONTROL, "locks"),
         (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),
         (config.watch.least != 0, need::WATCHDOG, "a watchdog"),
         (config.peers.len != 0, need::WATCHDOG, "looks at other monitors"),

@@ -355,6 +355,12 @@ fn space<T: Target>(
             own.add(GUEST_VA + link.gpa, link.hpa, link.len, Rights::RW, "link");
         }
     }
+    for shared in &plan.mmio {
+        if shared.of(index).any(|part| part.range.is_some()) {
+            let Span { start, len } = shared.span;
+            own.device(MMIO_VA + start, start, len, Rights::RW, "shared registers");
+        }
+    }
     for end in ends(plan, index) {
         own.add(GUEST_VA + end.gpa, end.hpa, page, Rights::RW, "header of a region");
     }

@@ -235,6 +235,12 @@ fn reached<F: Stage2>(plan: &Plan, index: usize, mut space: Space, shown: &Shown
     for span in pci::mapped(&kept.cloned().collect::<Vec<_>>(), F::PAGE) {
         space.device(span.start, span.start, span.len, Rights::RW, "registers of a function");
     }
+    for part in reach.iter().filter(|part| part.access != Access::Trap) {
+        if let What::Shared(_) = part.what {
+            let rights = if part.access == Access::Write { Rights::RW } else { Rights::R };
+            space.device(part.at, part.at, part.len, rights, "shared registers");
+        }
+    }
     of_image(&mut space, &|what| match what {
         What::Registers(n) => Some((shown.ends[n].registers, "registers of a channel's end")),
         What::States(n) => Some((shown.ends[n].states, "states of a channel's peers")),

@@ -118,6 +118,7 @@ pub(crate) fn all<R>(
         alternatives: decoder.many("alternative"),
         peers: decoder.many("peer"),
         roles: decoder.many("role"),
+        mmios: decoder.many("shared_mmio"),
         programs: decoder.many("program"),
         threads: decoder.many("thread"),
         contexts: decoder.many("context"),

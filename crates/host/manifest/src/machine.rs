@@ -15,7 +15,9 @@ mod pci;
 mod x86;
 
 pub use x86::EXAMPLE;
-use x86::{arch as named, banks as split, check as foreign, controller, emulated, hpet, iommu};
+use x86::{
+    arch as named, banks as split, check as foreign, controller, emulated, hpet, iommu, units,
+};
 
 /// Reads and checks a machine description.
 ///
@@ -290,11 +292,58 @@ fn device(view: &mut View<'_, '_>, entry: &DeviceEntry, index: usize) -> Device 
             .iter()
             .map(|[first, last]| Ports { first: *first, last: *last })
             .collect(),
+        mmio: pages(view, entry, index),
         irq: entry.irq,
         trigger: trigger(entry.trigger.unwrap_or_default()),
         nobody: entry.nobody.clone(),
         place: view.document.at(&[k("device"), n(index)]).place(),
     }
+}
+
+/// Whole pages, apart from RAM, from other devices' and from what gives power over all sandboxes.
+fn pages(view: &mut View<'_, '_>, entry: &DeviceEntry, index: usize) -> Vec<Span> {
+    let mut all = Vec::new();
+    for (position, &[start, end]) in entry.mmio.iter().enumerate() {
+        let path = [k("device"), n(index), k("mmio"), n(position)];
+        let page = view.facts.page;
+        if start >= end || !start.is_multiple_of(page) || !end.is_multiple_of(page) {
+            let message = format!("{start:#x} to {end:#x} is no range of whole pages");
+            let help = format!("write `[start, end]`, both multiples of {page:#x}");
+            view.report("machine-device", &path, message, &help);
+            continue;
+        }
+        let span = Span { start, len: end - start };
+        if let Some(other) = taken(view, span, index) {
+            let message = format!("{start:#x} to {end:#x} overlaps {other}");
+            view.report("machine-device", &path, message, "one address has one device");
+        }
+        all.push(span);
+    }
+    all
+}
+
+/// Names what else has an address of a device's pages.
+fn taken(view: &View<'_, '_>, span: Span, index: usize) -> Option<String> {
+    let file = view.file;
+    let range = |&[start, end]: &[u64; 2]| Span { start, len: end.saturating_sub(start) };
+    let ram = file.ram.iter().map(|ram| range(&[ram.start, ram.end]));
+    let ram = ram.map(|ram| ("RAM".to_owned(), ram));
+    let ecam = file.pci.iter().map(|pci| {
+        let len = (u64::from(pci.last_bus) + 1) * 256 * view.facts.function;
+        ("the PCI configuration space".to_owned(), Span { start: pci.ecam, len })
+    });
+    let functions = file.function.iter().flat_map(|function| {
+        let memory = function.bars.iter().filter(|bar| bar.kind != raw_machine::BarKind::Io);
+        let name = format!("a register of {}", function.address);
+        memory.map(move |bar| (name.clone(), Span { start: bar.start, len: bar.size }))
+    });
+    let others = file.device[..index].iter();
+    let others = others.flat_map(|other| {
+        other.mmio.iter().map(move |own| (format!("device `{}`", other.name), range(own)))
+    });
+    let units = units(view).into_iter();
+    let mut all = ram.chain(ecam).chain(functions).chain(others).chain(units);
+    all.find(|(_, other)| other.overlaps(span)).map(|(name, _)| name)
 }
 
 fn trigger(trigger: raw_machine::Trigger) -> Trigger {

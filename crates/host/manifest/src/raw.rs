@@ -31,6 +31,9 @@ pub struct Manifest {
     /// Places that one of several sandboxes has at a time.
     #[serde(default)]
     pub role: Vec<Role>,
+    /// Registers that sandboxes share.
+    #[serde(default)]
+    pub shared_mmio: Vec<SharedMmio>,
     /// Actions after denied accesses.
     #[serde(default)]
     pub health: Vec<Health>,
@@ -190,6 +193,9 @@ pub struct Sandbox {
     /// Its answer when the Linux of `[under_linux]` takes the machine back.
     #[serde(default)]
     pub release: Release,
+    /// True if its guest may lock it. From then on no other sandbox stops or restarts it, whatever right it has.
+    #[serde(default)]
+    pub lockable: bool,
     /// True if it is being tried out. An access that is not granted is then recorded and answered as absent, and
     /// `bulkhead run` prints the line that would grant it. Not in releases.
     #[serde(default)]
@@ -758,6 +764,49 @@ pub struct Role {
     /// Channels of the role that these functions reach.
     #[serde(default)]
     pub dma: Vec<String>,
+}
+
+/// Pages of a device's registers, and the sandboxes that see them. They can disturb each other there.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SharedMmio {
+    /// Its name.
+    pub name: String,
+    /// Address of the first page in the machine, such as `"0xfed1d000"`. Guests see it there, too.
+    pub address: String,
+    /// Bytes: whole pages.
+    #[serde(default = "page")]
+    pub size: String,
+    /// Parts of sandboxes.
+    pub parts: Vec<MmioPart>,
+}
+
+fn page() -> String {
+    "4 KiB".into()
+}
+
+/// Part of a sandbox in shared registers: all pages, or a range in one of them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MmioPart {
+    /// The sandbox.
+    pub sandbox: String,
+    /// Accesses that it may make.
+    pub access: MmioAccess,
+    /// First byte of the range, from the first page on. Its monitor makes each access then, which is an exit.
+    pub offset: Option<u32>,
+    /// Bytes of the range.
+    pub size: Option<u32>,
+}
+
+/// Accesses to shared registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MmioAccess {
+    /// Reads.
+    R,
+    /// Reads and writes.
+    Rw,
 }
 
 /// State of a role's holders that do not have it.

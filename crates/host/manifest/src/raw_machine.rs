@@ -108,6 +108,9 @@ pub struct DeviceEntry {
     /// Its I/O ports: pairs of first and last.
     #[serde(default)]
     pub ports: Vec<[u16; 2]>,
+    /// Pages of its registers: pairs of the first address and the one behind the last.
+    #[serde(default)]
+    pub mmio: Vec<[u64; 2]>,
     /// Its ISA interrupt or GSI.
     pub irq: Option<u32>,
     /// How that line signals; edge if it is not given.

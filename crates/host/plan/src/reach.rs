@@ -1,7 +1,7 @@
 //! Reach of a sandbox: each range of its guest-physical addresses that leads anywhere. The nested tables and the table
 //! of `bulkhead plan` derive from this list.
 
-use crate::{BarKind, Guest, Plan};
+use crate::{BarKind, Guest, Plan, Span};
 use bulkhead_layout::{PAGE, report};
 use std::fmt;
 
@@ -50,6 +50,8 @@ pub enum What {
     /// A piece of a BAR: index of the function among its own, number of the BAR. If the function is a role's, the
     /// sandbox reaches it while it has that one.
     Bar(usize, u8),
+    /// Shared registers: all pages, or a range.
+    Shared(usize),
     /// The MSI-X table of a function.
     Vectors(usize),
     /// Registers of its nth end of a channel.
@@ -119,6 +121,17 @@ impl Plan {
                 add(trapped.start, trapped.len, Access::Trap, What::Vectors(n));
             }
         }
+        for (n, shared) in self.mmio.iter().enumerate() {
+            for part in shared.of(index) {
+                let access = match (part.range, part.write) {
+                    (Some(_), _) => Access::Trap,
+                    (None, true) => Access::Write,
+                    (None, false) => Access::Read,
+                };
+                let Span { start, len } = part.range.unwrap_or(shared.span);
+                add(start, len, access, What::Shared(n));
+            }
+        }
         for (n, end) in self.ends(index).iter().enumerate() {
             add(end.registers, PAGE, Access::Read, What::Registers(n));
             if end.woken.is_some() {
@@ -146,5 +159,39 @@ impl Plan {
             add(link.gpa + link.sent, link.len - link.sent, mine(false), What::Link(n));
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MmioPart, Sandbox, SharedMmio};
+
+    #[test]
+    fn shared_pages_are_mapped_and_ranges_are_not() {
+        let span = Span { start: 0xFED1_D000, len: 0x1000 };
+        let part =
+            |sandbox, write, range| MmioPart { sandbox, write, range, ..MmioPart::default() };
+        let shared = |span, parts| SharedMmio { span, parts, ..SharedMmio::default() };
+        let behind = Span { start: span.end(), ..span };
+        let range = |offset| Some(Span { start: behind.start + offset, len: 8 });
+        let plan = Plan {
+            sandboxes: vec![Sandbox::default(), Sandbox::default(), Sandbox::default()],
+            mmio: vec![
+                shared(span, vec![part(0, true, None), part(1, false, None)]),
+                shared(behind, vec![part(0, true, range(0)), part(0, false, range(16))]),
+            ],
+            ..Plan::default()
+        };
+        let of = |index: usize| {
+            let all = plan.reach(index).into_iter();
+            let own = all.filter(|reach| matches!(reach.what, What::Shared(_)));
+            own.map(|reach| (reach.at, reach.len, reach.access)).collect::<Vec<_>>()
+        };
+        let mediated = |offset| (behind.start + offset, 8, Access::Trap);
+        let page = |access| (span.start, span.len, access);
+        assert_eq!(of(0), [page(Access::Write), mediated(0), mediated(16)]);
+        assert_eq!(of(1), [page(Access::Read)]);
+        assert_eq!(of(2), []);
     }
 }

@@ -2,7 +2,9 @@
 //! that describe the plan, so the image's length is an input: a builder guesses it, bakes, and asks again.
 
 use crate::place::{Refusal, Wish, place};
-use crate::{Channel, Drive, Facts, Link, Machine, Plan, Ram, Role, Sandbox, Span, UnderLinux};
+use crate::{
+    Channel, Drive, Facts, Link, Machine, Plan, Ram, Role, Sandbox, SharedMmio, Span, UnderLinux,
+};
 use std::path::PathBuf;
 
 /// A sandbox and the memory it wants.
@@ -35,6 +37,8 @@ pub struct System {
     pub links: Vec<Link>,
     /// Roles, by number.
     pub roles: Vec<Role>,
+    /// Registers that sandboxes share.
+    pub mmio: Vec<SharedMmio>,
     /// Sandboxes that end a run when they end.
     pub ends_with: Vec<usize>,
     /// Text that a scenario appends to guests' arguments.
@@ -153,6 +157,7 @@ impl System {
             channels,
             links,
             roles: self.roles.clone(),
+            mmio: self.mmio.clone(),
             ends_with: self.ends_with.clone(),
             drives: self.drives.clone(),
             hub: self.hub.clone(),

@@ -117,6 +117,8 @@ pub struct Device {
     pub class: String,
     /// Its ports.
     pub ports: Vec<Ports>,
+    /// Pages of its registers.
+    pub mmio: Vec<Span>,
     /// Number of its line at the controller, if it has one.
     pub irq: Option<u32>,
     /// How that interrupt's line signals.
@@ -125,6 +127,41 @@ pub struct Device {
     pub nobody: Option<String>,
     /// Line of the manifest that grants it (in [`Sandbox::devices`]), or of the machine's description.
     pub place: Place,
+}
+
+/// Pages of a device's registers that sandboxes see, as far as each has a part of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedMmio {
+    /// Its name.
+    pub name: String,
+    /// Its place in the manifest.
+    pub place: Place,
+    /// The device, as the machine description names it.
+    pub device: String,
+    /// The pages. Guests see them where the machine has them.
+    pub span: Span,
+    /// Parts of sandboxes. All have pages, or all have a range.
+    pub parts: Vec<MmioPart>,
+}
+
+impl SharedMmio {
+    /// Lists the parts of a sandbox.
+    pub fn of(&self, sandbox: usize) -> impl Iterator<Item = &MmioPart> {
+        self.parts.iter().filter(move |part| part.sandbox == sandbox)
+    }
+}
+
+/// Part of a sandbox in shared registers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MmioPart {
+    /// The sandbox, by index.
+    pub sandbox: usize,
+    /// Its place in the manifest.
+    pub place: Place,
+    /// It writes, too.
+    pub write: bool,
+    /// The registers that it has, which its monitor accesses for it; `None`: the pages are mapped.
+    pub range: Option<Span>,
 }
 
 /// Architecture of a machine: how its monitors confine guests.
@@ -394,6 +431,8 @@ pub struct Sandbox {
     pub releases: bool,
     /// It is a bay: its guest is whatever another sandbox creates there.
     pub bay: bool,
+    /// Its guest may lock it: from then on nobody else ends it.
+    pub lockable: bool,
     /// It is being tried out: accesses that are not granted are noted for its author.
     pub learn: bool,
     /// Its importance according to the manifest's author; shown, not acted on.
@@ -424,6 +463,7 @@ impl Default for Sandbox {
             autostart: true,
             releases: false,
             bay: false,
+            lockable: false,
             learn: false,
             criticality: None,
         }
@@ -656,6 +696,8 @@ pub struct Plan {
     pub links: Vec<Link>,
     /// Roles, by number.
     pub roles: Vec<Role>,
+    /// Registers that sandboxes share.
+    pub mmio: Vec<SharedMmio>,
     /// Sandboxes that end a run when they end (`exited`, `stopped`).
     pub ends_with: Vec<usize>,
     /// Files behind the machine's drives.

@@ -149,6 +149,12 @@ impl System {
 
     /// Parts of the whole system.
     fn refuse_shared(&self, under: &UnderLinux) -> Result<(), Refused> {
+        if let Some(shared) = self.mmio.first() {
+            let name = &shared.name;
+            let message =
+                format!("registers `{name}` cannot be shared under a Linux: it has all devices");
+            return refused(&shared.place, message, "leave it away");
+        }
         if let Some(role) = self.roles.first() {
             let message =
                 format!("role `{}` cannot be in a system that starts under a Linux", role.name);
@@ -335,7 +341,7 @@ mod tests {
     use super::*;
     use crate::{
         Alternative, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Role,
-        Watch,
+        SharedMmio, Watch,
     };
 
     const MIB: u64 = 1 << 20;
@@ -535,6 +541,14 @@ mod tests {
                 },
                 40,
                 "role `leads`",
+            ),
+            (
+                |s| {
+                    let (name, place) = ("panel".into(), place(44));
+                    s.mmio = vec![SharedMmio { name, place, ..SharedMmio::default() }];
+                },
+                44,
+                "registers `panel`",
             ),
             (|s| s.channels[1].part = Part::Program, 60, "loads a program"),
             (|s| of(s, 0).watch = Some(Watch::default()), 10, "watchdog"),

@@ -12,7 +12,15 @@ const UARTS: [(u64, &str, u32); 4] =
 
 fn device(name: &str, class: &str, ports: &[[u16; 2]], irq: Option<u32>) -> DeviceEntry {
     let (name, class) = (name.to_owned(), class.to_owned());
-    DeviceEntry { name, class, ports: ports.to_vec(), irq, trigger: None, nobody: None }
+    DeviceEntry {
+        name,
+        class,
+        ports: ports.to_vec(),
+        mmio: Vec::new(),
+        irq,
+        trigger: None,
+        nobody: None,
+    }
 }
 
 fn nobodys(name: &str, class: &str, ports: &[[u16; 2]], why: &str) -> DeviceEntry {

@@ -156,6 +156,9 @@ fn device(out: &mut Lines, device: &DeviceEntry) {
     out.key("name", &quoted(&device.name));
     out.key("class", &quoted(&device.class));
     out.key("ports", &list(&device.ports, ports));
+    if !device.mmio.is_empty() {
+        out.key("mmio", &list(&device.mmio, pair));
+    }
     out.some("irq", device.irq, |irq| irq.to_string());
     out.some("trigger", device.trigger, |trigger| {
         let name = match trigger {

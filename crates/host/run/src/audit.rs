@@ -9,8 +9,8 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::report;
 use bulkhead_plan::{
-    BarKind, Bdf, Build, Channel, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span,
-    Trigger,
+    BarKind, Bdf, Build, Channel, End, Function, Guest, MmioPart, Part, Place, Plan, RTC, Sandbox,
+    SharedMmio, Span, Trigger,
 };
 use bulkhead_qemu::{Debugger, Kind, Qmp, Running};
 use serde_json::json;
@@ -76,7 +76,7 @@ pub fn translate(
         need(sandbox.cores.len() != 1, need::CORES);
         need(plan.links.iter().any(|s| s.owner == index || s.to.contains(&index)), need::LINKS);
         need(plan.channels.iter().any(loaded), need::LOADS);
-        need(rights, need::CONTROL);
+        need(rights || sandbox.lockable, need::CONTROL);
         need(plan.channels.iter().any(|c| messages(c) || rings(c)), need::CHANNELS);
         need(matches!(sandbox.guest, Guest::Linux { .. } | Guest::Running), need::LINUX);
         need(plan.runs(index), need::RUNNING);
@@ -84,6 +84,8 @@ pub fn translate(
         let failure = sandbox.actions[report::Kind::Failure as usize];
         need(failure != Action::Ignore || !sandbox.ladders.is_empty(), need::LADDER);
         need(sandbox.snapshot > 0, need::SNAPSHOT);
+        let mediated = |shared: &SharedMmio| shared.of(index).any(|part| part.range.is_some());
+        need(plan.mmio.iter().any(mediated), need::MMIO);
         need(plan.roles.iter().any(|role| role.holders.contains(&index)), need::ROLE);
         let built = |build| monitors[need::chosen(needs, build == Build::Checked)].clone();
         sandboxes.push(claim::Sandbox {
@@ -151,6 +153,7 @@ pub fn translate(
             })
             .collect(),
         roles: plan.roles.iter().map(|role| role.holders.clone()).collect(),
+        registers: plan.mmio.iter().map(registers).collect(),
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
         ecam: machine.pci.as_ref().map(|pci| range(&pci.space(facts))),
         iommu: iommu(plan),
@@ -158,6 +161,16 @@ pub fn translate(
         timer: machine.hpet.filter(|_| plan.block.is_some()).map(|timer| timer.base),
         withheld: plan.block.map_or_else(Vec::new, |_| arch::of(machine.arch).withheld(machine)),
     })
+}
+
+fn registers(shared: &SharedMmio) -> claim::Registers {
+    let part = |part: &MmioPart| (part.sandbox, part.write, place(&part.place));
+    claim::Registers {
+        name: shared.name.clone(),
+        range: range(&shared.span),
+        parts: shared.parts.iter().map(part).collect(),
+        mediated: shared.parts.iter().any(|part| part.range.is_some()),
+    }
 }
 
 fn end(plan: &Plan, end: &End) -> claim::End {

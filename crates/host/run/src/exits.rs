@@ -18,6 +18,8 @@ pub struct Facts {
     pub cores: u64,
     /// Its PCI functions.
     pub functions: u64,
+    /// It has ranges of shared registers.
+    pub registers: bool,
     /// It rings the receiver of a channel.
     pub rings: bool,
     /// It may control others, or make channels at run time.
@@ -38,6 +40,8 @@ const CALLS: u64 = 8;
 const REQUESTS: u64 = 1_000;
 /// Rings a second: as often as a receiver can well fall asleep and be woken.
 const RINGS: u64 = 100_000;
+/// Accesses to shared registers a second: more than a core can make.
+const ACCESSES: u64 = 10_000_000;
 /// IPIs a second from one core of a sandbox to its others. Measured: some 22,000 of either of two cores under load.
 const IPIS: u64 = 500_000;
 /// CPUIDs a second where they exit: user space asks, and each core of a kernel once a second.
@@ -68,6 +72,9 @@ pub fn allowed(facts: &Facts) -> BTreeMap<&'static str, u64> {
     }
     if facts.rings {
         allow("ring", RINGS * facts.seconds);
+    }
+    if facts.registers {
+        allow("mmio", ACCESSES * facts.seconds);
     }
     if facts.links {
         allow("doorbell", REQUESTS * facts.seconds);
@@ -128,6 +135,7 @@ mod tests {
         stopped: false,
         cores: 1,
         functions: 0,
+        registers: false,
         rings: false,
         asks: false,
         links: false,

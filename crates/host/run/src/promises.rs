@@ -269,6 +269,7 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         stopped: sandbox.state == "stopped",
         cores: own.cores.len() as u64,
         functions: own.functions.len() as u64,
+        registers: plan.mmio.iter().any(|shared| shared.of(index).any(|p| p.range.is_some())),
         rings: links || rings(plan, index),
         asks: links || own.control.iter().any(|rights| !rights.is_empty()),
         links,

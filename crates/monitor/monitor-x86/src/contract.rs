@@ -4,6 +4,7 @@ use bulkhead_decoder::State;
 use bulkhead_ioapic::{Lines, Remapping, Shadow};
 use bulkhead_monitor::Monitor;
 use bulkhead_monitor_abi::lock::Lock;
+use bulkhead_monitor_abi::mmio::Range;
 use bulkhead_monitor_abi::monitor::{Ram, Slice};
 use bulkhead_monitor_abi::pci::{Function, Register, Reset};
 use bulkhead_monitor_abi_x86::config::{Config, Leaf, Quiet};
@@ -50,6 +51,8 @@ pub trait X86: Monitor {
     fn linux_memory(&self) -> &[Ram];
     /// Leaves of CPUID that the guest sees changed.
     fn leaves(&self) -> &[Leaf];
+    /// Its registers among shared ones.
+    fn ranges(&self) -> &[Range];
     /// PCI functions that the sandbox sees.
     fn functions(&self) -> &[Function];
     /// Registers of a function that are mediated.

@@ -9,6 +9,7 @@ mod hpet;
 pub mod ioapic;
 pub mod ipi;
 pub mod memory;
+pub mod mmio;
 pub mod msr;
 pub mod pci;
 pub mod port;

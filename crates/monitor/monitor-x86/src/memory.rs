@@ -1,7 +1,7 @@
 //! Accesses to guest-physical memory that the guest's tables do not let through: device registers that the monitor
 //! answers for, and everything else, which is denied.
 
-use crate::{X86, hpet, ioapic, pci, xapic};
+use crate::{X86, hpet, ioapic, mmio, pci, xapic};
 use bulkhead_decoder::{self as decoder, Bytes, Memory, Registers, decode, fetch};
 use bulkhead_monitor::Outcome;
 use bulkhead_monitor::record::{deny, deny_register};
@@ -43,7 +43,8 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
         (false, true) => answer(m, access),
         (false, false) => None,
     };
-    answered.unwrap_or_else(|| {
+    let shared = || if M::has(need::MMIO) { mmio::answer(m, access) } else { None };
+    answered.or_else(shared).unwrap_or_else(|| {
         let stop = Outcome::end(Cause::Denied, State::Stopped);
         deny(m, access.condition, access.address, access.info, stop)
     })
@@ -85,6 +86,16 @@ fn answer<M: X86>(m: &M, access: Access) -> Option<Outcome> {
     found.complete(&mut registers, value);
     m.jump(m.state().next_rip(found.length));
     Some(outcome)
+}
+
+/// Returns the instruction that made an access to a register, if it is a MOV that goes the way which the exit tells.
+pub(crate) fn moved<M: X86>(m: &M, access: Access) -> Option<decoder::Access> {
+    if !access.last || access.condition == Condition::MemoryFetch {
+        return None;
+    }
+    let writes = access.condition == Condition::MemoryWrite;
+    let same = |a: &decoder::Access| a.written(&Gpr(m)).is_some() == writes;
+    instruction(m).filter(|a| same(a) || !M::enforced("decoder-direction"))
 }
 
 /// Returns the instruction that the guest executed, if it is a MOV.

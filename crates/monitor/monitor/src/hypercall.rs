@@ -5,7 +5,7 @@ use crate::outcome::Outcome;
 use crate::record::{add, deny};
 use crate::{life, link, mail, role, running, snapshot};
 use bulkhead_monitor_abi::hypercall::{
-    Call, DENIED, GIVE, KEEP, NULL, OK, RELEASE, SNAPSHOT, decide, number,
+    Call, DENIED, GIVE, KEEP, LOCK, NO_CALL, NULL, OK, RELEASE, SNAPSHOT, decide, number,
 };
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{CONSOLE, Cause, Condition, Kind, State};
@@ -45,6 +45,9 @@ fn other<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
     let wanted = decide(call, arguments, config.sandboxes, &config.rights, M::enforced);
     let done = Outcome::skip(Cause::Hypercall, length);
     let result = match wanted {
+        Call::Answer(NO_CALL) if M::has(need::CONTROL) && call == LOCK => {
+            life::lock(m, arguments[0])
+        }
         Call::Console(length) => console(m, length),
         Call::Exit(code) => {
             life::leave(m, code);

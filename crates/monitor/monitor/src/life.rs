@@ -6,6 +6,7 @@ use crate::outcome::End;
 use crate::record::record;
 use crate::{ladder, link, mail, peer, role, running, signal, snapshot, watch};
 use bulkhead_monitor_abi::cores::To;
+use bulkhead_monitor_abi::hypercall::{BAD_ARGUMENT, NO_CALL, OK, STATUS_LOCKED};
 use bulkhead_monitor_abi::load::{HEAD, PROGRAM_GPA, sum};
 use bulkhead_monitor_abi::map::GUEST_VA;
 use bulkhead_monitor_abi::monitor::Slice;
@@ -246,8 +247,36 @@ pub fn state<M: Monitor>(m: &M, state: State) {
     report.state.store(state as u32, Ordering::Relaxed);
     let loaded = report.loaded.load(Ordering::Relaxed);
     // One word, so that no reader sees the state of one life with the number of another.
-    let status = state as u64 | u64::from(incarnation(m)) << 8 | u64::from(loaded) << 40;
+    let mut status = state as u64 | u64::from(incarnation(m)) << 8 | u64::from(loaded) << 40;
+    // A lock outlives a guest that begins anew, and no other end.
+    if M::has(need::CONTROL) && report.locked.load(Ordering::Relaxed) != 0 {
+        match state {
+            State::Launching | State::Running => status |= STATUS_LOCKED,
+            _ => report.locked.store(0, Ordering::Relaxed),
+        }
+    }
     m.mailbox(m.config().sandbox).status.store(status, Ordering::Release);
+}
+
+/// Locks the sandbox, or unlocks it. The first core takes requests, so each comes before or behind this.
+#[inline(always)]
+pub fn lock<M: Monitor>(m: &M, locked: u64) -> u64 {
+    if m.config().lockable == 0 {
+        return NO_CALL;
+    }
+    if locked > 1 || !m.is_first() {
+        return BAD_ARGUMENT;
+    }
+    m.report().locked.store(locked as u32, Ordering::Relaxed);
+    let status = &m.mailbox(m.config().sandbox).status;
+    let others = status.load(Ordering::Relaxed) & !STATUS_LOCKED;
+    status.store(others | locked * STATUS_LOCKED, Ordering::Release);
+    OK
+}
+
+/// Tells if no other sandbox may end the guest.
+pub fn locked<M: Monitor>(m: &M) -> bool {
+    m.report().locked.load(Ordering::Relaxed) != 0 && M::enforced("lock")
 }
 
 /// Begins the steady phase on this core: exits count as steady after this one, which counts for `cause`. Once

@@ -3,10 +3,10 @@
 
 use crate::contract::Monitor;
 use crate::outcome::Outcome;
-use crate::{link, role, signal, watch};
+use crate::{life, link, role, signal, watch};
 use bulkhead_monitor_abi::bell::{self, End};
 use bulkhead_monitor_abi::hypercall::{
-    BAD_ARGUMENT, BUSY, CONTROL_START, CONTROL_STOP, OK, REQUESTS, index,
+    BAD_ARGUMENT, BUSY, CONTROL_START, CONTROL_STOP, OK, REQUESTS, STATUS_LOCKED, index,
 };
 use bulkhead_monitor_abi::mail::{self, Effect, Way};
 use bulkhead_monitor_abi::report::{Cause, State};
@@ -52,7 +52,7 @@ fn asked<M: Monitor>(m: &M) -> Option<State> {
 }
 
 /// Returns the first request that the guest is to be subjected to, whether it runs or not; 0: none. Other requests of
-/// sandboxes with a right are acknowledged and dropped.
+/// sandboxes with a right are acknowledged and dropped, and all of them while the sandbox is locked.
 fn requested<M: Monitor>(m: &M, runs: bool) -> u64 {
     if !M::has(need::CONTROL) {
         return 0;
@@ -74,7 +74,7 @@ fn requested<M: Monitor>(m: &M, runs: bool) -> u64 {
     }
     while senders != 0 {
         let what = from(senders.trailing_zeros()).unwrap_or(0);
-        if what != 0 {
+        if what != 0 && !life::locked(m) {
             return what;
         }
         senders &= senders - 1;
@@ -96,8 +96,9 @@ pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
     let (request, done) = (&own.request[other], &m.mailbox(to).done[me]);
     let starts = config.rights.over(CONTROL_START) >> (to & 31) & 1 != 0;
     // A request that changes nothing is answered here and costs the receiver nothing.
-    let state = m.mailbox(to).status.load(Ordering::Acquire) as u8;
-    match mail::effect(what, u32::from(state), starts) {
+    let status = m.mailbox(to).status.load(Ordering::Acquire);
+    let locked = status & STATUS_LOCKED != 0 && M::enforced("lock");
+    match mail::effect(what, u32::from(status as u8), starts, locked) {
         Effect::Answer(answer) if M::enforced("control-change") => return answer,
         _ => {}
     }

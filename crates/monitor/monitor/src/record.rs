@@ -19,10 +19,14 @@ pub(crate) fn add(word: &AtomicU64) -> u64 {
 /// Counts an exit by the number of its cause.
 #[inline(always)]
 pub fn count<M: Monitor>(m: &M, cause: usize) {
-    // The cores' own parts have no room for this one.
+    // The cores' own parts have no room for these.
+    let [xapic, mmio, ..] = &m.report().xapic[m.index() as usize % MAX_CORES];
     if M::has(need::RUNNING) && cause == Cause::Xapic as usize {
-        let [word, ..] = &m.report().xapic[m.index() as usize % MAX_CORES];
-        add(word);
+        add(xapic);
+        return;
+    }
+    if M::has(need::MMIO) && cause == Cause::Mmio as usize {
+        add(mmio);
         return;
     }
     // Each outcome has a cause's number. A remainder would cost each exit a division, and a branch the hot ones their

@@ -62,7 +62,12 @@ pub fn jobs() -> Vec<Job> {
         Job::one("under/rounds-2000", 8_000, |bench| rounds(bench, &remapped(2_000, 7_900))),
         Job::one("under/confined", 300, |bench| rounds(bench, &confined_load(20, 280))),
         Job::one("under/refused", 150, refused),
-        Job::one("under/release", 100, release),
+        Job::one("under/release", 100, |bench| {
+            release(bench, include_str!("release.sh"), "one was ended, and one not")
+        }),
+        Job::one("under/locked", 100, |bench| {
+            release(bench, include_str!("locked.sh"), "a locked one keeps the machine")
+        }),
         Job::one("under/show", 260, show),
     ];
     for kernel in ["6.1", "6.1-cloud", "6.12-cloud"] {
@@ -104,8 +109,8 @@ fn load_from(manifest: &Path) -> Result<Checked, String> {
 }
 
 /// Loads a system in which the Linux ends `flight` by taking its machine back, and in no other way. `stays` does not
-/// agree to that.
-fn asking(bench: &Bench) -> Result<Checked, String> {
+/// agree to that; if it is `locked`, it does, and has locked itself.
+fn asking(bench: &Bench, locked: bool) -> Result<Checked, String> {
     let root = crate::build::root();
     let text = std::fs::read_to_string(root.join("tests/under/unconfined.toml"));
     let text = text.map_err(|e| e.to_string())?;
@@ -116,10 +121,14 @@ fn asking(bench: &Bench) -> Result<Checked, String> {
         ("observe = [\"flight\"]", "observe = [\"flight\", \"stays\"]".into()),
     ];
     let mut text = changes.iter().fold(text, |text, (from, to)| text.replace(from, to));
-    text.push_str(
-        "\n[[sandbox]]\nname = \"stays\"\ncores = [2]\nmemory = \"8 MiB\"\n\
-         guest = { kind = \"bare\", program = \"artifact:duty\" }\n",
-    );
+    text.push_str("\n[[sandbox]]\nname = \"stays\"\ncores = [2]\nmemory = \"8 MiB\"\n");
+    text.push_str(match locked {
+        true => {
+            "guest = { kind = \"bare\", program = \"artifact:victim\", args = \"lock\" }\n\
+             lockable = true\nrelease = \"ask\"\n"
+        }
+        false => "guest = { kind = \"bare\", program = \"artifact:duty\" }\n",
+    });
     let manifest = bench.dir.join("ask.toml");
     std::fs::write(&manifest, text).map_err(|e| e.to_string())?;
     load_from(&manifest)
@@ -148,7 +157,8 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
         file("fewer.img", image(linux.machine, linux.cores - 1)?);
     }
     if linux.script.contains(ASKS) {
-        let late = bulkhead_run::build_late(&asking(bench)?, &artifacts(), linux.cores);
+        let checked = asking(bench, linux.script.starts_with("# locked.sh"))?;
+        let late = bulkhead_run::build_late(&checked, &artifacts(), linux.cores);
         file(ASKS, late.map_err(|e| e.to_string())?.file());
     }
     let strike = std::fs::read(artifacts().join(STRIKE)).map_err(|e| format!("{STRIKE}: {e}"))?;
@@ -437,21 +447,21 @@ fn show(_: &Bench) -> Result<String, String> {
     }
 }
 
-/// The Linux takes its machine back: one sandbox lets it, and one does not.
-fn release(bench: &Bench) -> Result<String, String> {
+/// The Linux takes its machine back: one sandbox lets it, and one does not, or has locked itself.
+fn release(bench: &Bench, script: &'static str, right: &str) -> Result<String, String> {
     run(
         bench,
         &Linux {
             kernel: "6.12-cloud",
             cores: 3,
-            script: include_str!("release.sh"),
+            script,
             arguments: String::new(),
             machine: Kind::Remaps,
             disks: &[],
             limit: Duration::from_secs(80),
         },
     )?;
-    Ok("one was ended, and one not".into())
+    Ok(right.into())
 }
 
 /// Each step fails in turn.

@@ -89,6 +89,9 @@ const ROGUE: usize = 1;
 const BIG: usize = 2;
 const INFO: u64 = 0xD000_0000;
 const CHANNEL: u64 = 0xD200_0000;
+/// Shared registers: a page of warden's that the big one reads, and one with ranges of both.
+const PANEL: u64 = 0xFED1_D000;
+const DIALS: u64 = 0xFED1_E000;
 const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;
 const CONFIG_VA: u64 = 0xFFFF_FFFF_8010_0000;
 const MAILBOX_VA: u64 = 0xFFFF_FFFF_8040_0000;
@@ -276,6 +279,10 @@ pub static PLANTS: &[Plant] = &[
     ("boot-code-for-guest", "boot-code-unmapped", |h| h.show(0x100_0000)),
     ("page-taken-away", "nested-missing", |h| h.nested(ROGUE, 0x1000, 0, u64::MAX)),
     ("gibibyte-taken-away", "nested-missing", |h| h.nested(BIG, 0, 0, u64::MAX)),
+    ("foreign-registers", "shared-frames", |h| h.show(PANEL)),
+    ("foreign-registers-of-ranges", "nested-map", |h| h.show(DIALS)),
+    ("registers-writable-for-reader", "nested-rights", |h| h.nested(BIG, PANEL, WRITE, 0)),
+    ("monitor-maps-foreign-registers", "shared-frames", |h| h.lead(DIALS)),
     ("info-page-writable", "nested-rights", |h| h.nested(ROGUE, INFO, WRITE, 0)),
     ("channel-writable-for-reader", "nested-rights", |h| h.nested(ROGUE, CHANNEL, WRITE, 0)),
     ("channel-read-only-for-writer", "nested-rights", |h| h.nested(WARDEN, CHANNEL, 0, WRITE)),

@@ -37,9 +37,9 @@ use bulkhead_ioapic::Lines;
 use bulkhead_kernel_x86::X86;
 use bulkhead_layout::map::VECTORS_VA;
 use bulkhead_layout::monitor::Ram;
-use bulkhead_layout::need;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::x86::{Header, Iommu, TRAMPOLINE_PA};
+use bulkhead_layout::{mmio, need};
 use bulkhead_plan::{self as plan, Arch, Plan, RTC, Sandbox, Span, System};
 use object::elf;
 
@@ -201,6 +201,13 @@ impl<V: Virtualization> Target for V {
         config.config_ports = u64::from(!linux || mediated);
         config.clock = u64::from(sandbox.devices.iter().any(|d| d.class == RTC));
         config.lines = tail.append(lines.as_slice());
+        let index = plan.sandboxes.iter().position(|other| other.name == sandbox.name);
+        let own = plan.mmio.iter().flat_map(|shared| shared.of(index.unwrap_or_default()));
+        let range = |part: &plan::MmioPart| {
+            let plan::Span { start, len } = part.range?;
+            Some(mmio::Range { start, len, write: part.write.into() })
+        };
+        config.ranges = tail.append(&own.filter_map(range).collect::<Vec<_>>());
         if runs {
             let index = plan.sandboxes.iter().position(|other| other.name == sandbox.name);
             let memory = plan.running_memory(index.unwrap_or_default());
@@ -218,6 +225,7 @@ impl<V: Virtualization> Target for V {
         vec![
             (config.lines.len != 0, need::DEVICES, "interrupt lines"),
             (config.clock != 0, need::DEVICES, "the clock"),
+            (config.ranges.len != 0, need::MMIO, "ranges of shared registers"),
             (config.ports.len != 0, need::LINUX, "a Linux"),
         ]
     }

@@ -91,6 +91,7 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
         system.channels.push(region);
     }
     system.roles = super::role::roles(cx);
+    system.mmio = super::mmio::shared(cx);
     for (link, at) in super::link::links(cx) {
         places.links.push(at);
         system.links.push(link);
@@ -205,6 +206,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         autostart: item.autostart && !super::role::waits(cx, &item.name),
         bay: cx.bays.contains(&item.index),
         releases: item.release == raw::Release::Ask,
+        lockable: item.lockable,
         learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {
             raw::Criticality::Low => plan::Criticality::Low,

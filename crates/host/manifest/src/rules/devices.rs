@@ -27,6 +27,7 @@ fn as_device(function: &Function, line: bool) -> Device {
         name: format!("pci:{}", function.bdf),
         class: "pci".to_owned(),
         ports: ports.collect(),
+        mmio: Vec::new(),
         irq: function.irq.filter(|_| line),
         trigger: Trigger::LevelLow,
         nobody: super::pci::nobody(function).map(str::to_owned),
@@ -76,10 +77,15 @@ pub fn device_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Some devices would give their owner power over all the others.
+/// Some devices would give their owner power over all the others, and some have nothing that a grant gives.
 pub fn device_nobody(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let bare = |device: &Device| device.ports.is_empty() && device.irq.is_none();
     for grant in grants(cx).into_iter().filter(|grant| !grant.pci) {
-        if let Some(why) = grant.device.and_then(|device| device.nobody) {
+        if grant.device.as_ref().is_some_and(|device| bare(device) && device.nobody.is_none()) {
+            let message = format!("`{}` has neither a port nor a line to give", grant.name);
+            let finding = Diagnostic::new("device-nobody", grant.at, message);
+            found.push(finding.help("give pages of its registers by `[[shared_mmio]]`"));
+        } else if let Some(why) = grant.device.and_then(|device| device.nobody) {
             let message = format!("`{}` cannot belong to a sandbox: {why}", grant.name);
             found.push(
                 Diagnostic::new("device-nobody", grant.at, message)

@@ -14,6 +14,7 @@ pub mod health;
 pub mod kernel;
 pub mod link;
 pub mod memory;
+pub mod mmio;
 pub mod monitors;
 pub mod names;
 pub mod pci;
@@ -126,6 +127,11 @@ pub const ALL: &[Rule] = &[
     role_device::role_device,
     role_device::role_dma,
     role::health_failover,
+    mmio::shared_mmio_page,
+    mmio::shared_mmio_device,
+    mmio::shared_mmio_twice,
+    mmio::shared_mmio_part,
+    mmio::shared_mmio_overlap,
     peer::spare_unused,
     snapshot::snapshot_size,
     snapshot::snapshot_guest,
@@ -309,6 +315,11 @@ pub const NAMES: &[&str] = &[
     "sandbox-none",
     "sandboxes-too-many",
     "scenario-known",
+    "shared-mmio-device",
+    "shared-mmio-overlap",
+    "shared-mmio-page",
+    "shared-mmio-part",
+    "shared-mmio-twice",
     "signal-bits",
     "syntax",
     "thread-entry",
@@ -424,6 +435,8 @@ pub struct Context<'a, 't> {
     pub peers: Vec<Item<raw::Peer>>,
     /// The roles that could be decoded.
     pub roles: Vec<Item<raw::Role>>,
+    /// The shared registers that could be decoded.
+    pub mmios: Vec<Item<raw::SharedMmio>>,
     /// The programs that could be decoded.
     pub programs: Vec<Item<raw::Program>>,
     /// The threads that could be decoded.

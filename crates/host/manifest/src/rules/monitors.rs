@@ -43,6 +43,7 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             ("links", sandbox.links.is_some()),
             ("watchdog", sandbox.watchdog.is_some()),
             ("monitor", sandbox.monitor != raw::Build::Usual),
+            ("lockable", sandbox.lockable),
             ("learn", sandbox.learn),
             ("autostart", !sandbox.autostart),
         ];
@@ -50,6 +51,10 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             let message = format!("`{key}` of `{}` is a monitor's work", sandbox.name);
             refuse(cx.at(sandbox, &[k(key)]), message);
         }
+    }
+    for shared in &cx.mmios {
+        let message = format!("nobody divides the registers of `{}`", shared.name);
+        refuse(cx.at(shared, &[]), message);
     }
     for health in &cx.healths {
         refuse(cx.at(health, &[]), "nothing is denied without a monitor".to_owned());

@@ -31,11 +31,14 @@ fn names<'a>(cx: &'a Context<'_, '_>) -> Vec<(&'static str, &'a str, Location)> 
     let channels =
         cx.channels.iter().map(|item| ("channel", item.name.as_str(), cx.at(item, &[k("name")])));
     let roles = cx.roles.iter().map(|item| ("role", item.name.as_str(), cx.at(item, &[k("name")])));
+    let mmios = cx.mmios.iter();
+    let mmios = mmios.map(|item| ("shared_mmio", item.name.as_str(), cx.at(item, &[k("name")])));
     let others = cx
         .alternatives
         .iter()
         .map(|item| ("alternative", item.name.as_str(), cx.at(item, &[k("name")])))
-        .chain(roles);
+        .chain(roles)
+        .chain(mmios);
     let parts = super::kernel::names::every(cx);
     let parts = parts.into_iter().map(|part| (part.table, part.name, part.at));
     system.chain(sandboxes).chain(channels).chain(others).chain(parts).collect()
