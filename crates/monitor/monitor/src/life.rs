@@ -270,7 +270,7 @@ pub fn lock<M: Monitor>(m: &M, locked: u64) -> u64 {
     m.report().locked.store(locked as u32, Ordering::Relaxed);
     let status = &m.mailbox(m.config().sandbox).status;
     let others = status.load(Ordering::Relaxed) & !STATUS_LOCKED;
-    status.store(others | locked * STATUS_LOCKED, Ordering::Release);
+    status.store(others | (locked * STATUS_LOCKED), Ordering::Release);
     OK
 }
 
