@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* PCI functions of this Linux, for the image's code. */
+/* PCI functions of this Linux, for the image's code. Some of them go to other sandboxes. */
 #include <linux/acpi.h>
+#include <linux/blkdev.h>
 #include <linux/mm.h>
+#include <linux/netdevice.h>
 #include <linux/pci.h>
+#include <linux/pm_runtime.h>
 #include <asm/pgtable.h>
 
 #include "enable.h"
@@ -151,4 +154,143 @@ void bh_unmap_functions(pgd_t *tables)
 	for (i = 1; i < 256; i++)
 		if (pgd_val(tables[i]))
 			free_page((ulong)__va(pgd_val(tables[i]) & PTE_PFN_MASK));
+}
+
+/* Functions that other sandboxes get, as requester IDs. */
+static struct {
+	u16 ids[ARRAY_SIZE(((struct bh_late *)0)->functions)];
+	u32 count;
+	/* This Linux does not have them. */
+	bool gone;
+} taken;
+
+static struct pci_dev *function_of(u16 id)
+{
+	return pci_get_domain_bus_and_slot(0, PCI_BUS_NUM(id), id & 0xff);
+}
+
+/* Tells if something of a function is in use: a disk that is open, or a network interface that is up. */
+static int in_use(struct device *child, void *name)
+{
+	const char *class = child->class ? child->class->name : "";
+
+	if (!strcmp(class, "block") && atomic_read(&dev_to_bdev(child)->bd_openers)) {
+		pr_err("bulkhead: %s: its disk %s is in use: unmount it, or stop what has it open\n", (char *)name,
+		       dev_name(child));
+		return -EBUSY;
+	}
+	if (!strcmp(class, "net") && to_net_dev(child)->flags & IFF_UP) {
+		pr_err("bulkhead: %s: its interface %s is up: ip link set %s down\n", (char *)name, dev_name(child),
+		       dev_name(child));
+		return -EBUSY;
+	}
+	return device_for_each_child(child, name, in_use);
+}
+
+static int can_go(u16 id)
+{
+	struct pci_dev *dev = function_of(id);
+	int err;
+
+	if (!dev) {
+		pr_err("bulkhead: PCI function %02x:%02x.%x, which the image wants, is not here: echo 1 > /sys/bus/pci/rescan\n",
+		       PCI_BUS_NUM(id), PCI_SLOT(id), PCI_FUNC(id));
+		return -ENODEV;
+	}
+	err = device_for_each_child(&dev->dev, (void *)pci_name(dev), in_use);
+	pci_dev_put(dev);
+	return err;
+}
+
+/* Finds which functions the image wants, and that this Linux can do without them. */
+int bh_find_taken(const struct bh_config_op *ops, u32 count)
+{
+	u32 i;
+	int err = 0;
+
+	taken.count = 0;
+	for (i = 0; i < count; i++) {
+		if (ops[i].kind != BH_TAKE || (taken.count && taken.ids[taken.count - 1] == ops[i].bdf))
+			continue;
+		if (taken.count == ARRAY_SIZE(taken.ids))
+			return -E2BIG;
+		taken.ids[taken.count++] = ops[i].bdf;
+	}
+	for (i = 0; i < taken.count && !err; i++)
+		err = can_go(taken.ids[i]);
+	return err;
+}
+
+/* Takes a function from its driver and from this Linux. It reaches no memory then, and sends nothing. */
+static int take(u16 id)
+{
+	struct pci_dev *dev = function_of(id);
+	int err = 0;
+
+	if (!dev)
+		return -ENODEV;
+	device_release_driver(&dev->dev);
+	pm_runtime_get_sync(&dev->dev);
+	pci_set_power_state(dev, PCI_D0);
+	pci_clear_master(dev);
+	/* Some have no reset. A driver has silenced them, and their next owner's does so again. */
+	if (pci_reset_function(dev))
+		pci_info(dev, "bulkhead: it has no reset\n");
+	pm_runtime_put_noidle(&dev->dev);
+	pci_stop_and_remove_bus_device(dev);
+	pci_dev_put(dev);
+	return err;
+}
+
+int bh_take_functions(void)
+{
+	u32 i;
+	int err = 0;
+
+	if (!taken.count)
+		return 0;
+	pci_lock_rescan_remove();
+	/* Somebody can have used one since. */
+	for (i = 0; i < taken.count && !err; i++)
+		err = can_go(taken.ids[i]);
+	taken.gone = !err;
+	for (i = 0; i < taken.count && !err; i++)
+		err = take(taken.ids[i]);
+	pci_unlock_rescan_remove();
+	return err;
+}
+
+/* A function is where it was, and keeps its addresses. A rescan of the whole bus could choose others. */
+static void give(u16 id)
+{
+	struct pci_bus *bus = pci_find_bus(0, PCI_BUS_NUM(id));
+	struct pci_dev *dev;
+	int i;
+
+	if (bus)
+		pci_scan_slot(bus, PCI_DEVFN(PCI_SLOT(id), 0));
+	dev = function_of(id);
+	if (!dev) {
+		pr_err("bulkhead: PCI function %02x:%02x.%x does not come back\n", PCI_BUS_NUM(id), PCI_SLOT(id),
+		       PCI_FUNC(id));
+		return;
+	}
+	for (i = 0; i < PCI_STD_NUM_BARS; i++)
+		if (pci_resource_len(dev, i) && !dev->resource[i].parent && pci_claim_resource(dev, i))
+			pci_err(dev, "bulkhead: BAR %d is somebody else's now\n", i);
+	pci_bus_add_device(dev);
+	pci_dev_put(dev);
+}
+
+void bh_give_functions(void)
+{
+	u32 i;
+
+	if (!taken.gone)
+		return;
+	pci_lock_rescan_remove();
+	for (i = 0; i < taken.count; i++)
+		give(taken.ids[i]);
+	pci_unlock_rescan_remove();
+	taken.gone = false;
 }

@@ -92,10 +92,9 @@ impl<'a> Devices<'a> {
         if iommu::is_on(&self.header.iommu) {
             return Err(Stop::Iommu("this Linux uses it: boot it with amd_iommu=off"));
         }
-        for op in ops {
-            let at = self.config.ecam + u64::from(op.bdf) * PAGE + u64::from(op.offset);
+        for op in ops.iter().filter(|op| op.kind == ConfigOp::EXPECT) {
             // SAFETY: a register in the configuration space, by the machine description; reading has no effect.
-            let found = unsafe { read_volatile(at as *const u32) };
+            let found = unsafe { read_volatile(self.register_of(op) as *const u32) };
             if found != op.value {
                 return Err(match op.offset {
                     0 => Stop::Function(op.bdf, op.value, found),
@@ -108,6 +107,23 @@ impl<'a> Devices<'a> {
         let unknown = |bdf: &&u16| !ops.iter().any(|op| op.bdf == **bdf);
         let found = self.late.functions.iter().take(count).find(unknown);
         found.map_or(Ok(()), |bdf| Err(Stop::Foreign(*bdf)))
+    }
+
+    /// Silences the functions that the Linux has given away: no DMA, no messages. They are where they are described.
+    pub fn silence(&self, ops: &[ConfigOp]) {
+        for op in ops.iter().filter(|op| op.kind == ConfigOp::TAKE) {
+            let (at, value) = (self.register_of(op), op.value);
+            // SAFETY: a register of a function that neither the Linux nor a monitor uses now; the host decided on the
+            // value. By EAX, as for `set_config`.
+            unsafe {
+                core::arch::asm!("mov [{}], eax", in(reg) at, in("eax") value, options(nostack));
+            }
+        }
+    }
+
+    /// Returns the address of a step's register.
+    fn register_of(&self, op: &ConfigOp) -> u64 {
+        self.config.ecam + u64::from(op.bdf) * PAGE + u64::from(op.offset)
     }
 
     /// Looks if a comparator of the HPET sends messages already.

@@ -93,6 +93,8 @@ extern "sysv64" fn late(what: u64, argument: u64, rsp: u64, rip: u64) -> u64 {
             let root = image.sandboxes.last();
             let devices = root.map(|root| Devices::new(image.header, root, words));
             if let Some(Ok(Some(devices))) = devices {
+                // Their owners have ended. No request of theirs comes once nothing translates it.
+                devices.silence(image.config_ops);
                 devices.restore();
             }
             0
@@ -140,6 +142,7 @@ fn prepare(late: &Late) -> Result<(), Stop> {
     };
     if let Some(devices) = Devices::new(header, root, late)? {
         devices.check(image.config_ops)?;
+        devices.silence(image.config_ops);
     }
     for sandbox in sandboxes {
         // SAFETY: verified: a page of this sandbox's monitor in the image; no core that could read it runs yet.

@@ -1,6 +1,6 @@
 //! A system that starts under a Linux that runs already. That Linux becomes a sandbox, and takes a block of memory from
-//! itself. The image, all other sandboxes' RAM and all channels lie there. That Linux has the machine's functions and
-//! interrupt lines. The IOMMU is the monitors', where there is one that they know.
+//! itself. The image, all other sandboxes' RAM and all channels lie there. That Linux has the machine's interrupt lines,
+//! and the functions that nobody else has. The IOMMU is the monitors', where there is one that they know.
 //!
 //! One function turns a checked system into the one that is baked then. All that is refused here is right in an image
 //! that starts the machine itself.
@@ -99,6 +99,7 @@ impl System {
                 refuse_own(&wanted.sandbox)?;
             } else {
                 refuse_other(&wanted.sandbox, system.machine.core_ids.len())?;
+                self.refuse_functions(under, &wanted.sandbox)?;
             }
             refuse_rights(&wanted.sandbox, (under, &self.sandboxes[under.sandbox].sandbox))?;
         }
@@ -163,6 +164,41 @@ impl System {
                 channel.name
             );
             return refused(&channel.place, message, "leave it away");
+        }
+        Ok(())
+    }
+
+    /// Refuses functions that a Linux cannot give to another sandbox.
+    fn refuse_functions(&self, under: &UnderLinux, sandbox: &Sandbox) -> Result<(), Refused> {
+        let name = &sandbox.name;
+        for Granted { function, unconfined, line, place, .. } in &sandbox.functions {
+            if under.unconfined || *unconfined {
+                let message = format!(
+                    "nothing confines the DMA of {}, which sandbox `{name}` has",
+                    function.bdf
+                );
+                return refused(place, message, "leave the device to the Linux");
+            }
+            if *line {
+                let message = format!(
+                    "{} of sandbox `{name}` signals by an interrupt line, and those are the Linux'",
+                    function.bdf
+                );
+                return refused(
+                    place,
+                    message,
+                    "take a function with MSI or MSI-X, and without `line`",
+                );
+            }
+            for other in self.left(under) {
+                if let Some(how) = function.alike(&other.function) {
+                    let message = format!(
+                        "{} of sandbox `{name}` and {} of the Linux {how}: their DMA cannot be told apart",
+                        function.bdf, other.function.bdf
+                    );
+                    return refused(place, message, "give all functions of a group to one sandbox");
+                }
+            }
         }
         Ok(())
     }
@@ -298,10 +334,6 @@ fn refuse_own(sandbox: &Sandbox) -> Result<(), Refused> {
 fn refuse_other(sandbox: &Sandbox, cores: usize) -> Result<(), Refused> {
     refuse_any(sandbox)?;
     let name = &sandbox.name;
-    if let Some(granted) = sandbox.functions.first() {
-        let message = format!("sandbox `{name}` has a PCI function, and those are the Linux'");
-        return refused(&granted.place, message, "leave the device to the Linux");
-    }
     if let Some(device) = sandbox.devices.iter().find(|device| device.irq.is_some()) {
         let message = format!(
             "sandbox `{name}` has `{}` with an interrupt line, and those are the Linux'",
@@ -472,15 +504,18 @@ mod tests {
         assert!(large.under_linux(BASE, usize::MAX).unwrap().plan(MIB).is_err());
     }
 
-    #[test]
-    fn it_has_all_functions_that_nobody_else_has_where_an_iommu_confines_them() {
-        let function = |bdf, irq, nobody: Option<&str>| Function {
-            bdf: Bdf(bdf),
-            irq,
-            nobody: nobody.map(Into::into),
-            ..Function::default()
-        };
-        let mut all = system();
+    fn function(bdf: u16, irq: Option<u32>, nobody: Option<&str>) -> Function {
+        let nobody = nobody.map(Into::into);
+        Function { bdf: Bdf(bdf), irq, nobody, ..Function::default() }
+    }
+
+    fn granted(bdf: u16) -> Granted {
+        let (unconfined, line, role, place) = (false, false, None, place(31));
+        Granted { function: function(bdf, None, None), unconfined, line, role, place }
+    }
+
+    /// A machine with three functions, of which one is nobody's, and an IOMMU that confines them.
+    fn confined(all: &mut System) {
         all.under_linux.as_mut().unwrap().unconfined = false;
         all.machine.functions = vec![
             function(0x18, Some(20), None),
@@ -490,6 +525,19 @@ mod tests {
         all.machine.iommu = Some(Iommu { remaps_interrupts: true, ..Iommu::default() });
         all.machine.pci = Some(PciRoot::default());
         all.machine.controller = Some(Controller::Ioapic(Ioapic::default()));
+    }
+
+    #[test]
+    fn it_has_all_functions_that_nobody_else_has_where_an_iommu_confines_them() {
+        let mut all = system();
+        confined(&mut all);
+        let mut given = all.clone();
+        given.sandboxes[2].sandbox.functions = vec![granted(0x18)];
+        let turned = given.under_linux(BASE, usize::MAX).unwrap();
+        let owners = turned.sandboxes.iter().map(|wanted| wanted.sandbox.functions.iter());
+        let owners: Vec<Vec<_>> =
+            owners.map(|own| own.map(|own| own.function.bdf.0).collect()).collect();
+        assert_eq!(owners, [vec![], vec![0x18], vec![0x28]]);
         let turned = all.under_linux(BASE, usize::MAX).unwrap();
         let own = turned.sandboxes[2].sandbox.functions.iter();
         let own: Vec<_> = own.map(|own| (own.function.bdf.0, own.line, own.unconfined)).collect();
@@ -549,14 +597,37 @@ mod tests {
                 "looks at another",
             ),
             (
+                |s| of(s, 2).functions = vec![granted(0x18)],
+                31,
+                "nothing confines the DMA of 00:03.0",
+            ),
+            (
                 |s| {
-                    let function = crate::Function::default();
-                    let (unconfined, line, role, place) = (false, false, None, place(31));
-                    let granted = Granted { function, unconfined, line, role, place };
-                    of(s, 2).functions = vec![granted];
+                    confined(s);
+                    of(s, 2).functions = vec![Granted { unconfined: true, ..granted(0x18) }];
                 },
                 31,
-                "PCI function",
+                "nothing confines",
+            ),
+            (
+                |s| {
+                    confined(s);
+                    of(s, 2).functions = vec![Granted { line: true, ..granted(0x18) }];
+                },
+                31,
+                "by an interrupt line",
+            ),
+            (
+                |s| {
+                    confined(s);
+                    of(s, 2).functions = vec![granted(0x18)];
+                    for function in &mut s.machine.functions {
+                        function.group = Some(7);
+                    }
+                    of(s, 2).functions[0].function.group = Some(7);
+                },
+                31,
+                "00:05.0 of the Linux are in IOMMU group 7",
             ),
             (
                 |s| {

@@ -3,7 +3,7 @@
 use super::{at, decode, halves, pcie};
 use bulkhead_layout::image::ConfigOp;
 use bulkhead_layout::pci::{COMMAND, INTX_OFF};
-use bulkhead_plan::{BarKind, Bridge, Function, Machine, PciRoot, Span};
+use bulkhead_plan::{BarKind, Bridge, Function, Machine, PciRoot, Plan, Span};
 
 /// Returns the steps that bring PCI to the described state, from whatever the firmware made of it. Bridges come first,
 /// so that functions behind them can be reached.
@@ -31,16 +31,37 @@ pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
     ops
 }
 
-/// Returns steps that change nothing: the machine's functions and buses are those that are described.
-pub fn running(machine: &Machine) -> Vec<ConfigOp> {
+/// Returns steps for a Linux that runs: the machine's functions and buses are those that are described. Functions that
+/// it gives away are where they are described, and silent.
+pub fn running(plan: &Plan) -> Vec<ConfigOp> {
     let mut ops = Vec::new();
-    for function in &machine.functions {
+    for function in &plan.machine.functions {
         let op =
             |offset, value| ConfigOp { bdf: function.bdf.0, offset, kind: ConfigOp::EXPECT, value };
         ops.push(op(0, ids(function)));
         ops.extend(function.bridge.map(|bridge| op(at::BUSES, buses(function, bridge))));
     }
+    let others = (0..plan.sandboxes.len()).filter(|n| !plan.runs(*n));
+    let given = others.flat_map(|n| &plan.sandboxes[n].functions);
+    given.for_each(|granted| taken(&granted.function, &mut ops));
     ops
+}
+
+/// Steps for a function that a running Linux gives away. Its addresses are the Linux' choice, and have to be those that
+/// are described. They are written nevertheless: a reset forgets them.
+fn taken(function: &Function, ops: &mut Vec<ConfigOp>) {
+    let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
+    let bars: Vec<_> = function.bars.iter().flat_map(halves).collect();
+    ops.extend(
+        bars.iter().map(|(offset, start, _, low)| op(ConfigOp::EXPECT, *offset, start | low)),
+    );
+    ops.push(op(ConfigOp::TAKE, COMMAND, INTX_OFF));
+    ops.push(op(ConfigOp::TAKE, at::ROM, 0));
+    ops.extend(bars.iter().map(|(offset, start, ..)| op(ConfigOp::TAKE, *offset, *start)));
+    let messages = [function.msi.map(|msi| msi.at), function.msix.map(|msix| msix.at)];
+    ops.extend(messages.into_iter().flatten().map(|at| op(ConfigOp::TAKE, at.into(), 0)));
+    ops.extend(quiet(function).map(|op| ConfigOp { kind: ConfigOp::TAKE, ..op }));
+    ops.push(op(ConfigOp::TAKE, COMMAND, decode(function) | INTX_OFF));
 }
 
 /// A bridge's own bus and those behind it, as its register has them.

@@ -45,6 +45,15 @@ fn owned(plan: &Plan, port: u32) -> bool {
     let mut devices = plan.sandboxes.iter().flat_map(|s| &s.devices);
     devices
         .any(|d| d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port)))
+        || given(plan, port)
+}
+
+/// Tells if a port is one of a function that a running Linux has given away.
+fn given(plan: &Plan, port: u32) -> bool {
+    let others = (0..plan.sandboxes.len()).filter(|n| plan.block.is_some() && !plan.runs(*n));
+    let functions = others.flat_map(|n| &plan.sandboxes[n].functions);
+    let mut bars = functions.flat_map(|granted| &granted.function.bars);
+    bars.any(|bar| bar.kind == BarKind::Io && bar.span.contains(port.into()))
 }
 
 /// Ports that a Linux which runs already has no more: they reset the machine, put it to sleep, or call its firmware.
