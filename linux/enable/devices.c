@@ -6,6 +6,8 @@
 #include <linux/netdevice.h>
 #include <linux/pci.h>
 #include <linux/pm_runtime.h>
+#include <linux/serial_8250.h>
+#include <linux/tty.h>
 #include <asm/pgtable.h>
 
 #include "enable.h"
@@ -156,10 +158,14 @@ void bh_unmap_functions(pgd_t *tables)
 			free_page((ulong)__va(pgd_val(tables[i]) & PTE_PFN_MASK));
 }
 
-/* Functions that other sandboxes get, as requester IDs. */
+/* Functions that other sandboxes get, as requester IDs, and serial ports. */
 static struct {
 	u16 ids[ARRAY_SIZE(((struct bh_late *)0)->functions)];
 	u32 count;
+	u16 ports[8];
+	u32 port_count;
+	/* Those of a driver's. */
+	struct device *serial[8];
 	/* This Linux does not have them. */
 	bool gone;
 } taken;
@@ -202,30 +208,97 @@ static int can_go(u16 id)
 	return err;
 }
 
-/* Finds which functions the image wants, and that this Linux can do without them. */
-int bh_find_taken(const struct bh_config_op *ops, u32 count)
+#if IS_BUILTIN(CONFIG_SERIAL_8250)
+/* Exported, and in no header that modules get. */
+struct uart_8250_port *serial8250_get_port(int line);
+
+/* Finds a serial port of this Linux by its first I/O port. */
+static struct uart_port *serial_at(u16 port)
+{
+	struct uart_port *found;
+	int line;
+
+	for (line = 0; line < CONFIG_SERIAL_8250_NR_UARTS; line++) {
+		found = &serial8250_get_port(line)->port;
+		if (found->type != PORT_UNKNOWN && found->iobase == port && found->dev)
+			return found;
+	}
+	return NULL;
+}
+#else
+static struct uart_port *serial_at(u16 port)
+{
+	return NULL;
+}
+#endif
+
+/* One that this Linux does not know of can go. */
+static int port_can_go(u16 port)
+{
+	struct uart_port *uart = serial_at(port);
+
+	if (!uart || (!uart_console(uart) && !(uart->state && tty_port_users(&uart->state->port))))
+		return 0;
+	pr_err("bulkhead: ttyS%d is in use: stop what has it open, or take it out of console=\n", uart->line);
+	return -EBUSY;
+}
+
+static void take_port(u32 i)
+{
+	struct uart_port *uart = serial_at(taken.ports[i]);
+
+	taken.serial[i] = uart ? get_device(uart->dev) : NULL;
+	if (taken.serial[i])
+		device_release_driver(taken.serial[i]);
+}
+
+static void give_port(u32 i)
+{
+	if (!taken.serial[i])
+		return;
+	if (device_attach(taken.serial[i]) <= 0)
+		dev_err(taken.serial[i], "bulkhead: it has no driver any more\n");
+	put_device(taken.serial[i]);
+	taken.serial[i] = NULL;
+}
+
+static int all_can_go(void)
 {
 	u32 i;
 	int err = 0;
 
-	taken.count = 0;
+	for (i = 0; i < taken.count && !err; i++)
+		err = can_go(taken.ids[i]);
+	for (i = 0; i < taken.port_count && !err; i++)
+		err = port_can_go(taken.ports[i]);
+	return err;
+}
+
+/* Finds which devices the image wants, and that this Linux can do without them. */
+int bh_find_taken(const struct bh_config_op *ops, u32 count)
+{
+	u32 i;
+
+	taken.count = taken.port_count = 0;
 	for (i = 0; i < count; i++) {
+		if (ops[i].kind == BH_TAKE_PORTS) {
+			if (taken.port_count == ARRAY_SIZE(taken.ports))
+				return -E2BIG;
+			taken.ports[taken.port_count++] = ops[i].value;
+		}
 		if (ops[i].kind != BH_TAKE || (taken.count && taken.ids[taken.count - 1] == ops[i].bdf))
 			continue;
 		if (taken.count == ARRAY_SIZE(taken.ids))
 			return -E2BIG;
 		taken.ids[taken.count++] = ops[i].bdf;
 	}
-	for (i = 0; i < taken.count && !err; i++)
-		err = can_go(taken.ids[i]);
-	return err;
+	return all_can_go();
 }
 
 /* Takes a function from its driver and from this Linux. It reaches no memory then, and sends nothing. */
 static int take(u16 id)
 {
 	struct pci_dev *dev = function_of(id);
-	int err = 0;
 
 	if (!dev)
 		return -ENODEV;
@@ -233,27 +306,26 @@ static int take(u16 id)
 	pm_runtime_get_sync(&dev->dev);
 	pci_set_power_state(dev, PCI_D0);
 	pci_clear_master(dev);
-	/* Some have no reset. A driver has silenced them, and their next owner's does so again. */
+	/* The image's code resets those that the kernel cannot, by registers of their own. */
 	if (pci_reset_function(dev))
-		pci_info(dev, "bulkhead: it has no reset\n");
+		pci_dbg(dev, "no reset\n");
 	pm_runtime_put_noidle(&dev->dev);
 	pci_stop_and_remove_bus_device(dev);
 	pci_dev_put(dev);
-	return err;
+	return 0;
 }
 
 int bh_take_functions(void)
 {
 	u32 i;
-	int err = 0;
+	int err;
 
-	if (!taken.count)
-		return 0;
 	pci_lock_rescan_remove();
 	/* Somebody can have used one since. */
-	for (i = 0; i < taken.count && !err; i++)
-		err = can_go(taken.ids[i]);
+	err = all_can_go();
 	taken.gone = !err;
+	for (i = 0; i < taken.port_count && !err; i++)
+		take_port(i);
 	for (i = 0; i < taken.count && !err; i++)
 		err = take(taken.ids[i]);
 	pci_unlock_rescan_remove();
@@ -291,6 +363,8 @@ void bh_give_functions(void)
 	pci_lock_rescan_remove();
 	for (i = 0; i < taken.count; i++)
 		give(taken.ids[i]);
+	for (i = 0; i < taken.port_count; i++)
+		give_port(i);
 	pci_unlock_rescan_remove();
 	taken.gone = false;
 }

@@ -19,6 +19,7 @@
 #define BH_CONFINE 0x2
 #define BH_RESTORE 0x3
 #define BH_TAKE 0xc
+#define BH_TAKE_PORTS 0xd
 #define BH_SANDBOXES 0x20
 #define BH_CORES 0x10
 #define BH_RELEASE 0x4248000e

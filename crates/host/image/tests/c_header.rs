@@ -83,6 +83,7 @@ fn header() -> String {
         ("CONFINE", CONFINE),
         ("RESTORE", RESTORE),
         ("TAKE", ConfigOp::TAKE.into()),
+        ("TAKE_PORTS", ConfigOp::TAKE_PORTS.into()),
         ("SANDBOXES", MAX_SANDBOXES as u64),
         ("CORES", MAX_CORES as u64),
         ("RELEASE", RELEASE),

@@ -6,8 +6,8 @@
 //! that starts the machine itself.
 
 use crate::{
-    Arch, Bdf, Channel, Function, Granted, Guest, Iommu, IommuKind, Place, Plan, RIGHTS, Right,
-    Sandbox, Span, System, Wanted,
+    Arch, Bdf, Channel, Device, Function, Granted, Guest, Iommu, IommuKind, Place, Plan, RIGHTS,
+    Right, Sandbox, Span, System, Trigger, Wanted,
 };
 use bulkhead_layout::MAX_CORES;
 use bulkhead_layout::monitor::Action;
@@ -16,6 +16,8 @@ use std::fmt;
 
 /// The block is a multiple of so many bytes, and aligned to them.
 pub const BLOCK: u64 = 128 << 20;
+/// Class of the devices with an interrupt line that a Linux can give away.
+const SERIAL: &str = "uart16550";
 /// Most bytes of a block. In a larger one, a huge page could map some memory at one address, and not at another one.
 pub const BLOCK_MOST: u64 = (1 << 30) - BLOCK;
 
@@ -98,7 +100,7 @@ impl System {
             if index == under.sandbox {
                 refuse_own(&wanted.sandbox)?;
             } else {
-                refuse_other(&wanted.sandbox, system.machine.core_ids.len())?;
+                refuse_other(&wanted.sandbox, system.machine.core_ids.len(), under)?;
                 self.refuse_functions(under, &wanted.sandbox)?;
             }
             refuse_rights(&wanted.sandbox, (under, &self.sandboxes[under.sandbox].sandbox))?;
@@ -191,6 +193,20 @@ impl System {
                 );
             }
             for other in self.left(under) {
+                let above = |f: &&Function| {
+                    f.bridge.is_some_and(|b| {
+                        b.acs.is_none()
+                            && (b.secondary..=b.subordinate).contains(&other.function.bdf.bus())
+                    })
+                };
+                if let Some(port) = self.machine.functions.iter().find(above) {
+                    let message = format!(
+                        "{} of the Linux could pass for {} of sandbox `{name}`: the port {} above it has no source \
+                         validation",
+                        other.function.bdf, function.bdf, port.bdf
+                    );
+                    return refused(place, message, "leave the device to the Linux");
+                }
                 if let Some(how) = function.alike(&other.function) {
                     let message = format!(
                         "{} of sandbox `{name}` and {} of the Linux {how}: their DMA cannot be told apart",
@@ -331,15 +347,24 @@ fn refuse_own(sandbox: &Sandbox) -> Result<(), Refused> {
 }
 
 /// Refuses what another sandbox cannot have: devices that need what is the Linux'.
-fn refuse_other(sandbox: &Sandbox, cores: usize) -> Result<(), Refused> {
+fn refuse_other(sandbox: &Sandbox, cores: usize, under: &UnderLinux) -> Result<(), Refused> {
     refuse_any(sandbox)?;
     let name = &sandbox.name;
-    if let Some(device) = sandbox.devices.iter().find(|device| device.irq.is_some()) {
+    // The Linux' module knows of no others.
+    let given = |device: &&Device| {
+        device.irq.is_none()
+            || device.class == SERIAL && device.trigger == Trigger::Edge && !under.unconfined
+    };
+    if let Some(device) = sandbox.devices.iter().find(|device| !given(device)) {
         let message = format!(
-            "sandbox `{name}` has `{}` with an interrupt line, and those are the Linux'",
+            "sandbox `{name}` has `{}` with an interrupt line, and that is the Linux'",
             device.name
         );
-        return refused(&device.place, message, "grant it a device that has only ports");
+        return refused(
+            &device.place,
+            message,
+            "grant it a serial port, or a device that has only ports",
+        );
     }
     if let Some(core) = sandbox.cores.iter().find(|core| **core >= cores) {
         let message = format!("sandbox `{name}` has core {core}, and there are {cores} cores");
@@ -366,7 +391,7 @@ fn refuse_rights(
 mod tests {
     use super::*;
     use crate::{
-        Alternative, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Role,
+        Alternative, Bridge, Controller, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Role,
         Watch,
     };
 
@@ -631,6 +656,32 @@ mod tests {
             ),
             (
                 |s| {
+                    confined(s);
+                    of(s, 2).functions = vec![granted(0x18)];
+                    let bridge = Bridge { secondary: 0, subordinate: 0, ..Bridge::default() };
+                    s.machine.functions[1].bridge = Some(bridge);
+                },
+                31,
+                "the port 00:04.0 above it has no source",
+            ),
+            (
+                |s| {
+                    confined(s);
+                    let (name, place) = ("rtc".into(), place(32));
+                    let device = Device {
+                        name,
+                        place,
+                        irq: Some(8),
+                        class: "rtc".into(),
+                        ..Device::default()
+                    };
+                    of(s, 2).devices = vec![device];
+                },
+                32,
+                "`rtc`",
+            ),
+            (
+                |s| {
                     let (name, place) = ("uart1".into(), place(32));
                     of(s, 2).devices =
                         vec![Device { name, place, irq: Some(4), ..Device::default() }];
@@ -677,5 +728,10 @@ mod tests {
         let turned = own.under_linux(BASE, usize::MAX).unwrap();
         let devices = |n: usize| turned.sandboxes[n].sandbox.devices.len();
         assert_eq!([0, 1, 2].map(devices), [1, 0, 0]);
+        // A serial port has one that the Linux gives away.
+        confined(&mut own);
+        of(&mut own, 0).devices =
+            vec![Device { irq: Some(3), class: SERIAL.into(), ..Device::default() }];
+        assert!(own.under_linux(BASE, usize::MAX).is_ok());
     }
 }

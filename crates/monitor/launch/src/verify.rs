@@ -200,7 +200,7 @@ fn plausible(op: &ConfigOp) -> bool {
         ConfigOp::VALIDATE => (op.value % 4096 == 0, 4096 - 4),
         ConfigOp::AT => (op.value % 4096 == 0 && op.value != 0, 4),
         ConfigOp::SET..=ConfigOp::LAST => (true, 4096),
-        ConfigOp::FLUSH => (true, 4),
+        ConfigOp::FLUSH | ConfigOp::TAKE_PORTS => (true, 4),
         _ => (false, 0),
     };
     aligned && op.offset % 4 == 0 && op.offset < below

@@ -64,6 +64,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("under/rounds-2000", 8_000, |bench| rounds(bench, &remapped(2_000, 7_900))),
         Job::one("under/confined", 300, |bench| rounds(bench, &confined_load(20, 280))),
         Job::one("under/devices", 300, |bench| rounds(bench, &given(10, 280))),
+        Job::one("under/devices-each", 250, each_device),
         Job::one("under/refused", 150, refused),
         Job::one("under/release", 100, release),
         Job::one("under/show", 260, show),
@@ -143,6 +144,30 @@ fn asking(bench: &Bench) -> Result<Checked, String> {
     load_from(&manifest)
 }
 
+/// Images in which another device is given away: their files, the device, the program that uses it.
+const GIVEN: [(&str, &str, &str); 4] = [
+    ("virtio.img", "pci:00:04.0", "disk"),
+    ("ahci.img", "pci:00:1f.2", "disk"),
+    ("net.img", "pci:01:00.0", "disk"),
+    ("uart.img", "uart1", "irq"),
+];
+
+/// Loads a system in which the Linux gives this device away.
+fn giving(bench: &Bench, device: &str, program: &str) -> Result<Checked, String> {
+    let root = crate::build::root();
+    let text = std::fs::read_to_string(root.join("tests/under/devices.toml"));
+    let text = text.map_err(|e| e.to_string())?;
+    let changes = [
+        ("../../machines", format!("{}/machines", root.display())),
+        ("pci:00:07.0", device.to_owned()),
+        ("artifact:disk", format!("artifact:{program}")),
+    ];
+    let text = changes.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    let manifest = bench.dir.join("gives.toml");
+    std::fs::write(&manifest, text).map_err(|e| e.to_string())?;
+    load_from(&manifest)
+}
+
 /// Makes the file for so many cores.
 fn image(machine: Kind, cores: usize) -> Result<Vec<u8>, String> {
     let late = bulkhead_run::build_late(&checked(machine)?, &artifacts(), cores);
@@ -162,13 +187,17 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
     file("guest", guest_bytes());
     file("system.img", image(linux.machine, linux.cores)?);
     file("more.img", image(linux.machine, linux.cores + 1)?);
-    // Without its second core, `flight` has none.
-    if linux.cores > 2 {
+    if linux.script.contains("fewer.img") {
         file("fewer.img", image(linux.machine, linux.cores - 1)?);
     }
     if linux.script.contains(ASKS) {
         let late = bulkhead_run::build_late(&asking(bench)?, &artifacts(), linux.cores);
         file(ASKS, late.map_err(|e| e.to_string())?.file());
+    }
+    for (name, device, program) in GIVEN.iter().filter(|given| linux.script.contains(given.0)) {
+        let late =
+            bulkhead_run::build_late(&giving(bench, device, program)?, &artifacts(), linux.cores);
+        file(name, late.map_err(|e| e.to_string())?.file());
     }
     let strike = std::fs::read(artifacts().join(STRIKE)).map_err(|e| format!("{STRIKE}: {e}"))?;
     file(STRIKE, strike);
@@ -215,7 +244,7 @@ fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
         "console=ttyS0 loglevel=4 amd_iommu=off hpet=disable libata.force=noncq {net} bulkhead.run=sh:/late/script.sh,{}",
         linux.arguments
     );
-    machine.serials = vec![Serial::File];
+    machine.serials = vec![Serial::File; if linux.machine == Kind::Gives { 2 } else { 1 }];
     machine.start().map_err(|e| e.to_string())
 }
 
@@ -485,6 +514,26 @@ fn release(bench: &Bench) -> Result<String, String> {
         },
     )?;
     Ok("one was ended, and one not".into())
+}
+
+/// Each kind of device in turn, the refusals of those that are in use, and steps that fail once one is taken.
+fn each_device(bench: &Bench) -> Result<String, String> {
+    let text = run(
+        bench,
+        &Linux {
+            kernel: "6.12",
+            cores: 3,
+            script: include_str!("devices.sh"),
+            arguments: String::new(),
+            machine: Kind::Gives,
+            disks: &[""; 4],
+            limit: Duration::from_secs(230),
+        },
+    )?;
+    complaints(&text)?;
+    let [given, refused] =
+        ["given", "refused"].map(|what| text.matches(&format!("under: {what} ")).count());
+    Ok(format!("{given} given, {refused} refused"))
 }
 
 /// Each step fails in turn.

@@ -3,7 +3,7 @@
 use super::{at, decode, halves, pcie};
 use bulkhead_layout::image::ConfigOp;
 use bulkhead_layout::pci::{COMMAND, INTX_OFF};
-use bulkhead_plan::{BarKind, Bridge, Function, Machine, PciRoot, Plan, Span};
+use bulkhead_plan::{BarKind, Bridge, Function, Guest, Machine, PciRoot, Plan, Ports, Span};
 
 /// Returns the steps that bring PCI to the described state, from whatever the firmware made of it. Bridges come first,
 /// so that functions behind them can be reached.
@@ -41,9 +41,30 @@ pub fn running(plan: &Plan) -> Vec<ConfigOp> {
         ops.push(op(0, ids(function)));
         ops.extend(function.bridge.map(|bridge| op(at::BUSES, buses(function, bridge))));
     }
-    let others = (0..plan.sandboxes.len()).filter(|n| !plan.runs(*n));
-    let given = others.flat_map(|n| &plan.sandboxes[n].functions);
-    given.for_each(|granted| taken(&granted.function, &mut ops));
+    let others = || plan.sandboxes.iter().filter(|sandbox| sandbox.guest != Guest::Running);
+    let given: Vec<_> = others().flat_map(|sandbox| &sandbox.functions).collect();
+    given.iter().for_each(|granted| taken(&granted.function, &mut ops));
+    // The Linux' own functions cannot pass for them, either.
+    let root = plan.machine.pci.as_ref().filter(|_| !given.is_empty());
+    for (root, port) in
+        root.into_iter().flat_map(|root| plan.machine.functions.iter().map(move |f| (root, f)))
+    {
+        let page = plan.machine.arch.facts().configuration(root.ecam, port.bdf).start as u32;
+        let validate =
+            |offset| ConfigOp { bdf: port.bdf.0, offset, kind: ConfigOp::VALIDATE, value: page };
+        ops.extend(port.bridge.and_then(|bridge| bridge.acs).map(validate));
+    }
+    for device in
+        others().flat_map(|sandbox| &sandbox.devices).filter(|device| device.irq.is_some())
+    {
+        let ports = |ports: &Ports| u32::from(ports.first) | u32::from(ports.last) << 16;
+        let kind = ConfigOp::TAKE_PORTS;
+        ops.extend(device.ports.iter().map(|p| ConfigOp {
+            kind,
+            value: ports(p),
+            ..ConfigOp::default()
+        }));
+    }
     ops
 }
 
@@ -154,7 +175,7 @@ fn bridge_setup(page: u32, function: &Function, ops: &mut Vec<ConfigOp>) {
 mod tests {
     use super::super::samples::{function, io, machine, memory, port};
     use super::*;
-    use bulkhead_plan::{Ports, Resettable};
+    use bulkhead_plan::Resettable;
 
     #[test]
     fn a_bridge_gets_buses_and_windows() {
