@@ -173,9 +173,9 @@ fn bridge_setup(page: u32, function: &Function, ops: &mut Vec<ConfigOp>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{function, io, machine, memory, port};
+    use super::super::samples::{function, grant, io, machine, memory, msix, port};
     use super::*;
-    use bulkhead_plan::Resettable;
+    use bulkhead_plan::{Device, Resettable, Sandbox};
 
     #[test]
     fn a_bridge_gets_buses_and_windows() {
@@ -287,5 +287,50 @@ mod tests {
         assert_eq!(steps, expected);
         // Nothing of the chipset's own is written.
         assert!(ops.iter().all(|op| op.bdf != 0 || op.kind != ConfigOp::WRITE));
+    }
+
+    #[test]
+    fn a_running_linux_gives_functions_away_as_they_are_described() {
+        let bars = vec![io(2, 0xC040, 0x20), memory(4, true, 0xC0_0000_4000, 0x4000)];
+        let (msix, express) =
+            (msix(0x98, 2, 0xC0_0000_4000), Some(Resettable { at: 0x80, flr: false }));
+        let given = Function { bars, msix, pcie: express, ..function(0x100) };
+        let closed = Bridge { secondary: 1, subordinate: 1, acs: Some(0x148), ..Bridge::default() };
+        let machine = machine(vec![function(0), port(0x10, closed), given.clone()]);
+        let serial = Device {
+            irq: Some(3),
+            ports: vec![Ports { first: 0x2F8, last: 0x2FF }],
+            ..Device::default()
+        };
+        let of = |functions, devices| Sandbox { functions, devices, ..Sandbox::default() };
+        let linux =
+            Sandbox { guest: Guest::Running, ..of(vec![grant(function(0), false)], Vec::new()) };
+        let none = of(Vec::new(), vec![Device { irq: None, ..serial.clone() }]);
+        let plan = |sandboxes| Plan { machine: machine.clone(), sandboxes, ..Plan::default() };
+        let known = running(&plan(vec![none, linux.clone()]));
+        assert!(known.iter().all(|op| op.kind == ConfigOp::EXPECT) && known.len() == 4);
+        let ops = running(&plan(vec![of(vec![grant(given, false)], vec![serial]), linux]));
+        assert_eq!(ops[..4], known);
+        let steps: Vec<_> =
+            ops[4..].iter().map(|op| (op.bdf, op.kind, op.offset, op.value)).collect();
+        let step = |kind, offset, value| (0x100, kind, offset, value);
+        let (expect, take) = (ConfigOp::EXPECT, ConfigOp::TAKE);
+        let expected = [
+            step(expect, 0x18, 0xC041),
+            step(expect, 0x20, 0x400C),
+            step(expect, 0x24, 0xC0),
+            // It reaches no memory while the rest is written.
+            step(take, 0x04, 0x400),
+            step(take, 0x30, 0),
+            step(take, 0x18, 0xC040),
+            step(take, 0x20, 0x4000),
+            step(take, 0x24, 0xC0),
+            step(take, 0x98, 0),
+            step(take, 0x88, 0x2000),
+            step(take, 0x04, 0x403),
+            (0x10, ConfigOp::VALIDATE, 0x148, 0xB001_0000),
+            (0, ConfigOp::TAKE_PORTS, 0, 0x02FF_02F8),
+        ];
+        assert_eq!(steps, expected);
     }
 }
