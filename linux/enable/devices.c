@@ -175,22 +175,48 @@ static struct pci_dev *function_of(u16 id)
 	return pci_get_domain_bus_and_slot(0, PCI_BUS_NUM(id), id & 0xff);
 }
 
+/*
+ * Finds the disk of a device. One of NVMe can be a path to a disk with another name, which is below no function:
+ * nvme0c1n2 to nvme0n2.
+ */
+static struct device *disk_of(struct device *child)
+{
+	u32 subsystem, controller, number;
+	struct device *head = NULL;
+	char name[32];
+
+	if (sscanf(dev_name(child), "nvme%uc%un%u", &subsystem, &controller, &number) == 3) {
+		snprintf(name, sizeof(name), "nvme%un%u", subsystem, number);
+		head = class_find_device_by_name(child->class, name);
+	}
+	return head ? head : get_device(child);
+}
+
+static int disk_in_use(struct device *child, const char *function)
+{
+	struct device *disk = disk_of(child);
+	bool open = atomic_read(&dev_to_bdev(disk)->bd_openers);
+
+	if (open)
+		pr_err("bulkhead: %s: its disk %s is in use: unmount it, or stop what has it open\n", function,
+		       dev_name(disk));
+	put_device(disk);
+	return open ? -EIO : 0;
+}
+
 /* Tells if something of a function is in use: a disk that is open, or a network interface that is up. */
-static int in_use(struct device *child, void *name)
+static int in_use(struct device *child, void *function)
 {
 	const char *class = child->class ? child->class->name : "";
 
-	if (!strcmp(class, "block") && atomic_read(&dev_to_bdev(child)->bd_openers)) {
-		pr_err("bulkhead: %s: its disk %s is in use: unmount it, or stop what has it open\n", (char *)name,
-		       dev_name(child));
-		return -EBUSY;
-	}
+	if (!strcmp(class, "block") && disk_in_use(child, function))
+		return -EIO;
 	if (!strcmp(class, "net") && to_net_dev(child)->flags & IFF_UP) {
-		pr_err("bulkhead: %s: its interface %s is up: ip link set %s down\n", (char *)name, dev_name(child),
+		pr_err("bulkhead: %s: its interface %s is up: ip link set %s down\n", (char *)function, dev_name(child),
 		       dev_name(child));
-		return -EBUSY;
+		return -EIO;
 	}
-	return device_for_each_child(child, name, in_use);
+	return device_for_each_child(child, function, in_use);
 }
 
 static int can_go(u16 id)
@@ -240,7 +266,7 @@ static int port_can_go(u16 port)
 	if (!uart || (!uart_console(uart) && !(uart->state && tty_port_users(&uart->state->port))))
 		return 0;
 	pr_err("bulkhead: ttyS%d is in use: stop what has it open, or take it out of console=\n", uart->line);
-	return -EBUSY;
+	return -EIO;
 }
 
 static void take_port(u32 i)
@@ -299,6 +325,7 @@ int bh_find_taken(const struct bh_config_op *ops, u32 count)
 static int take(u16 id)
 {
 	struct pci_dev *dev = function_of(id);
+	int err;
 
 	if (!dev)
 		return -ENODEV;
@@ -306,13 +333,16 @@ static int take(u16 id)
 	pm_runtime_get_sync(&dev->dev);
 	pci_set_power_state(dev, PCI_D0);
 	pci_clear_master(dev);
-	/* The image's code resets those that the kernel cannot, by registers of their own. */
-	if (pci_reset_function(dev))
-		pci_dbg(dev, "no reset\n");
+	/* The image's code stops those that the kernel cannot reset. */
+	err = pci_reset_function(dev);
+	if (err == -ENOTTY)
+		err = 0;
+	if (err)
+		pr_err("bulkhead: %s: its reset fails (%d)\n", pci_name(dev), err);
 	pm_runtime_put_noidle(&dev->dev);
 	pci_stop_and_remove_bus_device(dev);
 	pci_dev_put(dev);
-	return 0;
+	return err;
 }
 
 int bh_take_functions(void)

@@ -187,7 +187,7 @@ static long devices(void)
 		return configure(-4, 0xfee00000 | core << 12) | configure(-12, 0x70) | configure(0x40, 1 << 16);
 	if (is("edu-bar"))
 		return configure(PCI_BASE_ADDRESS_0, 0xfec00000);
-	/* A register of a function of which the kernel knows nothing, by its address in the configuration space at 0xB0000000. */
+	/* A register of a function that the kernel does not know, by its address in the space at 0xb0000000. */
 	if (is("config-read") || is("config-write"))
 		return space(is("config-write"));
 	/* An entry of a table of MSI-X: its last word opens it. */

@@ -126,12 +126,16 @@ impl<'a> Devices<'a> {
     }
 
     /// Stops the functions, as their monitor does between two lives: a driver of the Linux may have left them in any
-    /// state.
+    /// state. Those with a function-level reset have had it from the kernel, which slept meanwhile.
     ///
     /// # Errors
     /// One that goes on.
     pub fn stop(&self) -> Result<(), Stop> {
+        /// Milliseconds that such a reset is waited for, and nothing else.
+        const FUNCTION_LEVEL: u32 = 100;
         let all = self.functions().map(|f| (f, self.slice::<Reset>(f.resets)));
+        let slow = |step: &Reset| step.kind == Reset::CONFIG && step.wait >= FUNCTION_LEVEL;
+        let all = all.filter(|(_, steps)| !steps.iter().any(slow));
         bulkhead_pci::stop_all(self, all).map_err(|at| {
             Stop::Unit(at & !(PAGE - 1), "a device that goes to another sandbox is not at rest")
         })

@@ -1,4 +1,4 @@
-# devices.sh: devices of each kind are given away and come back. Those in use are refused, and steps fail behind the take.
+# devices.sh: devices of each kind are given away and come back. Those in use are refused. Steps fail behind the take.
 end() { echo "under: $1: $(cat /tmp/said) $(dmesg | tail -3)"; exit 1; }
 here=/sys/bus/pci/devices
 

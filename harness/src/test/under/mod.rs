@@ -522,7 +522,7 @@ fn each_device(bench: &Bench) -> Result<String, String> {
         bench,
         &Linux {
             kernel: "6.12",
-            cores: 3,
+            cores: 4,
             script: include_str!("devices.sh"),
             arguments: String::new(),
             machine: Kind::Gives,
