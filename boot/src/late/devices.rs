@@ -141,8 +141,8 @@ impl<'a> Devices<'a> {
         })
     }
 
-    /// Switches on source validation of each port, with what keeps requests on their way to the IOMMU (PCIe 5.0, 7.7.8).
-    /// No function can pass for another one then.
+    /// Switches on source validation of each port, with what keeps requests on their way to the IOMMU (PCIe 5.0,
+    /// 7.7.8). No function can pass for another one then.
     ///
     /// # Errors
     /// A port that lacks it.

@@ -1,6 +1,6 @@
 //! A system that starts under a Linux that runs already. That Linux becomes a sandbox, and takes a block of memory from
-//! itself. The image, all other sandboxes' RAM and all channels lie there. That Linux has the machine's interrupt lines,
-//! and the functions that nobody else has. The IOMMU is the monitors', where there is one that they know.
+//! itself. The image, all other sandboxes' RAM and all channels lie there. That Linux has the machine's functions and
+//! interrupt lines, but for those of others. The IOMMU is the monitors', where there is one that they know.
 //!
 //! One function turns a checked system into the one that is baked then. All that is refused here is right in an image
 //! that starts the machine itself.
