@@ -257,8 +257,8 @@ static int enter(void *late)
 		if (machine.root.core_ids[core] == id)
 			break;
 	/* Only a test has a core that comes late, or is refused. */
-	if (fail == 9 && core + 1 == machine.root.cores)
-		mdelay(2 * PATIENCE);
+	while (fail == 9 && core + 1 == machine.root.cores && rdtsc_ordered() - begin < 2ull * tsc_khz * PATIENCE)
+		cpu_relax();
 	if (fail == 8 && core + 1 == machine.root.cores)
 		core = BH_CORES;
 	*step = LATE;
