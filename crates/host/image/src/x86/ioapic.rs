@@ -384,6 +384,14 @@ mod tests {
     use Trigger::{Edge, LevelHigh, LevelLow};
 
     #[test]
+    fn a_running_linux_has_all_lines_but_those_of_others() {
+        let linux = Sandbox { guest: Guest::Running, ..sandbox(false, &[(3, Edge)]) };
+        let plan = plan(vec![sandbox(false, &[(4, Edge)]), linux]);
+        let own = |index| lines(&plan, index, None).unwrap().unwrap().own;
+        assert_eq!([own(0), own(1)], [1 << 4, 0xFF_FFEF]);
+    }
+
+    #[test]
     fn lines_are_those_of_devices() {
         let plan = plan(vec![
             sandbox(true, &[(4, Edge), (0, Edge), (16, LevelLow), (24, Edge)]),
