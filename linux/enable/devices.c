@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* PCI functions of this Linux, for the image's code. */
+/* PCI functions of this Linux, for the image's code. Some of them go to other sandboxes. */
 #include <linux/acpi.h>
+#include <linux/blkdev.h>
 #include <linux/mm.h>
+#include <linux/netdevice.h>
 #include <linux/pci.h>
+#include <linux/pm_runtime.h>
+#include <linux/serial_8250.h>
+#include <linux/tty.h>
 #include <asm/pgtable.h>
 
 #include "enable.h"
@@ -151,4 +156,245 @@ void bh_unmap_functions(pgd_t *tables)
 	for (i = 1; i < 256; i++)
 		if (pgd_val(tables[i]))
 			free_page((ulong)__va(pgd_val(tables[i]) & PTE_PFN_MASK));
+}
+
+/* Functions that other sandboxes get, as requester IDs, and serial ports. */
+static struct {
+	u16 ids[ARRAY_SIZE(((struct bh_late *)0)->functions)];
+	u32 count;
+	u16 ports[8];
+	u32 port_count;
+	/* Those of a driver's. */
+	struct device *serial[8];
+	/* This Linux does not have them. */
+	bool gone;
+} taken;
+
+static struct pci_dev *function_of(u16 id)
+{
+	return pci_get_domain_bus_and_slot(0, PCI_BUS_NUM(id), id & 0xff);
+}
+
+/*
+ * Finds the disk of a device. One of NVMe can be a path to a disk with another name, which is below no function:
+ * nvme0c1n2 to nvme0n2.
+ */
+static struct device *disk_of(struct device *child)
+{
+	u32 subsystem, controller, number;
+	struct device *head = NULL;
+	char name[32];
+
+	if (sscanf(dev_name(child), "nvme%uc%un%u", &subsystem, &controller, &number) == 3) {
+		snprintf(name, sizeof(name), "nvme%un%u", subsystem, number);
+		head = class_find_device_by_name(child->class, name);
+	}
+	return head ? head : get_device(child);
+}
+
+static int disk_in_use(struct device *child, const char *function)
+{
+	struct device *disk = disk_of(child);
+	bool open = atomic_read(&dev_to_bdev(disk)->bd_openers);
+
+	if (open)
+		pr_err("bulkhead: %s: its disk %s is in use: unmount it, or stop what has it open\n", function,
+		       dev_name(disk));
+	put_device(disk);
+	return open ? -EIO : 0;
+}
+
+/* Tells if something of a function is in use: a disk that is open, or a network interface that is up. */
+static int in_use(struct device *child, void *function)
+{
+	const char *class = child->class ? child->class->name : "";
+
+	if (!strcmp(class, "block") && disk_in_use(child, function))
+		return -EIO;
+	if (!strcmp(class, "net") && to_net_dev(child)->flags & IFF_UP) {
+		pr_err("bulkhead: %s: its interface %s is up: ip link set %s down\n", (char *)function, dev_name(child),
+		       dev_name(child));
+		return -EIO;
+	}
+	return device_for_each_child(child, function, in_use);
+}
+
+static int can_go(u16 id)
+{
+	struct pci_dev *dev = function_of(id);
+	int err;
+
+	if (!dev) {
+		pr_err("bulkhead: PCI function %02x:%02x.%x, which the image wants, is not here: echo 1 > /sys/bus/pci/rescan\n",
+		       PCI_BUS_NUM(id), PCI_SLOT(id), PCI_FUNC(id));
+		return -ENODEV;
+	}
+	err = device_for_each_child(&dev->dev, (void *)pci_name(dev), in_use);
+	pci_dev_put(dev);
+	return err;
+}
+
+#if IS_BUILTIN(CONFIG_SERIAL_8250)
+/* Exported, and in no header that modules get. */
+struct uart_8250_port *serial8250_get_port(int line);
+
+/* Finds a serial port of this Linux by its first I/O port. */
+static struct uart_port *serial_at(u16 port)
+{
+	struct uart_port *found;
+	int line;
+
+	for (line = 0; line < CONFIG_SERIAL_8250_NR_UARTS; line++) {
+		found = &serial8250_get_port(line)->port;
+		if (found->type != PORT_UNKNOWN && found->iobase == port && found->dev)
+			return found;
+	}
+	return NULL;
+}
+#else
+static struct uart_port *serial_at(u16 port)
+{
+	return NULL;
+}
+#endif
+
+/* One that this Linux does not know of can go. */
+static int port_can_go(u16 port)
+{
+	struct uart_port *uart = serial_at(port);
+
+	if (!uart || (!uart_console(uart) && !(uart->state && tty_port_users(&uart->state->port))))
+		return 0;
+	pr_err("bulkhead: ttyS%d is in use: stop what has it open, or take it out of console=\n", uart->line);
+	return -EIO;
+}
+
+static void take_port(u32 i)
+{
+	struct uart_port *uart = serial_at(taken.ports[i]);
+
+	taken.serial[i] = uart ? get_device(uart->dev) : NULL;
+	if (taken.serial[i])
+		device_release_driver(taken.serial[i]);
+}
+
+static void give_port(u32 i)
+{
+	if (!taken.serial[i])
+		return;
+	if (device_attach(taken.serial[i]) <= 0)
+		dev_err(taken.serial[i], "bulkhead: it has no driver any more\n");
+	put_device(taken.serial[i]);
+	taken.serial[i] = NULL;
+}
+
+static int all_can_go(void)
+{
+	u32 i;
+	int err = 0;
+
+	for (i = 0; i < taken.count && !err; i++)
+		err = can_go(taken.ids[i]);
+	for (i = 0; i < taken.port_count && !err; i++)
+		err = port_can_go(taken.ports[i]);
+	return err;
+}
+
+/* Finds which devices the image wants, and that this Linux can do without them. */
+int bh_find_taken(const struct bh_config_op *ops, u32 count)
+{
+	u32 i;
+
+	taken.count = taken.port_count = 0;
+	for (i = 0; i < count; i++) {
+		if (ops[i].kind == BH_TAKE_PORTS) {
+			if (taken.port_count == ARRAY_SIZE(taken.ports))
+				return -E2BIG;
+			taken.ports[taken.port_count++] = ops[i].value;
+		}
+		if (ops[i].kind != BH_TAKE || (taken.count && taken.ids[taken.count - 1] == ops[i].bdf))
+			continue;
+		if (taken.count == ARRAY_SIZE(taken.ids))
+			return -E2BIG;
+		taken.ids[taken.count++] = ops[i].bdf;
+	}
+	return all_can_go();
+}
+
+/* Takes a function from its driver and from this Linux. It reaches no memory then, and sends nothing. */
+static int take(u16 id)
+{
+	struct pci_dev *dev = function_of(id);
+	int err;
+
+	if (!dev)
+		return -ENODEV;
+	device_release_driver(&dev->dev);
+	pm_runtime_get_sync(&dev->dev);
+	pci_set_power_state(dev, PCI_D0);
+	pci_clear_master(dev);
+	/* The image's code stops those that the kernel cannot reset. */
+	err = pci_reset_function(dev);
+	if (err == -ENOTTY)
+		err = 0;
+	if (err)
+		pr_err("bulkhead: %s: its reset fails (%d)\n", pci_name(dev), err);
+	pm_runtime_put_noidle(&dev->dev);
+	pci_stop_and_remove_bus_device(dev);
+	pci_dev_put(dev);
+	return err;
+}
+
+int bh_take_functions(void)
+{
+	u32 i;
+	int err;
+
+	pci_lock_rescan_remove();
+	/* Somebody can have used one since. */
+	err = all_can_go();
+	taken.gone = !err;
+	for (i = 0; i < taken.port_count && !err; i++)
+		take_port(i);
+	for (i = 0; i < taken.count && !err; i++)
+		err = take(taken.ids[i]);
+	pci_unlock_rescan_remove();
+	return err;
+}
+
+/* A function is where it was, and keeps its addresses. A rescan of the whole bus could choose others. */
+static void give(u16 id)
+{
+	struct pci_bus *bus = pci_find_bus(0, PCI_BUS_NUM(id));
+	struct pci_dev *dev;
+	int i;
+
+	if (bus)
+		pci_scan_slot(bus, PCI_DEVFN(PCI_SLOT(id), 0));
+	dev = function_of(id);
+	if (!dev) {
+		pr_err("bulkhead: PCI function %02x:%02x.%x does not come back\n", PCI_BUS_NUM(id), PCI_SLOT(id),
+		       PCI_FUNC(id));
+		return;
+	}
+	for (i = 0; i < PCI_STD_NUM_BARS; i++)
+		if (pci_resource_len(dev, i) && !dev->resource[i].parent && pci_claim_resource(dev, i))
+			pci_err(dev, "bulkhead: BAR %d is somebody else's now\n", i);
+	pci_bus_add_device(dev);
+	pci_dev_put(dev);
+}
+
+void bh_give_functions(void)
+{
+	u32 i;
+
+	if (!taken.gone)
+		return;
+	pci_lock_rescan_remove();
+	for (i = 0; i < taken.count; i++)
+		give(taken.ids[i]);
+	for (i = 0; i < taken.port_count; i++)
+		give_port(i);
+	pci_unlock_rescan_remove();
+	taken.gone = false;
 }

@@ -35,7 +35,7 @@ MODULE_PARM_DESC(timer_hz, "rate of the local APIC's timer, in Hz; 0: measured")
 
 static int fail;
 module_param(fail, int, 0600);
-MODULE_PARM_DESC(fail, "number of a step of enabling that fails, for tests: 1 tables, 2 memory, 3 image, 4 division, 5 cores, 6 start of others, 7 the last of their cores, 8 entry of the last own core, 9 its entry in time; of disabling: 10 release of all cores but one");
+MODULE_PARM_DESC(fail, "number of a step of enabling that fails, for tests: 1 tables, 2 memory, 3 image, 4 division, 5 cores, 6 start of others, 7 the last of their cores, 8 entry of the last own core, 9 its entry in time; of disabling: 10 release of all cores but one; of enabling: 11 devices");
 
 /* Tells if a test wants this step to fail. */
 static bool fails(int step)
@@ -257,8 +257,8 @@ static int enter(void *late)
 		if (machine.root.core_ids[core] == id)
 			break;
 	/* Only a test has a core that comes late, or is refused. */
-	if (fail == 9 && core + 1 == machine.root.cores)
-		mdelay(2 * PATIENCE);
+	while (fail == 9 && core + 1 == machine.root.cores && rdtsc_ordered() - begin < 2ull * tsc_khz * PATIENCE)
+		cpu_relax();
 	if (fail == 8 && core + 1 == machine.root.cores)
 		core = BH_CORES;
 	*step = LATE;
@@ -353,6 +353,8 @@ static void undo(void)
 	}
 	bh_online(&machine.gone);
 	cpumask_clear(&machine.gone);
+	/* Their drivers want interrupts on all cores. */
+	bh_give_functions();
 	free_tables(machine.tables);
 	machine.tables = NULL;
 }
@@ -386,11 +388,12 @@ static int place(const struct bh_file *file, const u8 __user *from)
 	return 0;
 }
 
-/* Finds which cores go, and that no other one stays without an owner. */
+/* Finds which functions and cores go, and that no other core stays without an owner. */
 static int divide(struct bh_late *late, struct cpumask *given)
 {
 	u64 at = *(u64 *)(machine.va + BH_HEADER_WORD) - machine.at;
 	const struct bh_sandbox *sandboxes;
+	const struct bh_config_op *ops;
 	const struct bh_header *header;
 	struct cpumask *some;
 	u32 n, core;
@@ -403,6 +406,12 @@ static int divide(struct bh_late *late, struct cpumask *given)
 	    header->own > PAGE_SIZE || !header->running.len || header->block.start != machine.at)
 		goto damaged;
 	sandboxes = (void *)(header + 1) + header->own;
+	ops = (void *)(sandboxes + header->sandboxes);
+	if (header->config_ops > (machine.va + machine.len - (void *)ops) / sizeof(*ops))
+		goto damaged;
+	err = bh_find_taken(ops, header->config_ops);
+	if (err)
+		return err;
 	some = kmalloc(sizeof(*some), GFP_KERNEL);
 	if (!some)
 		return -ENOMEM;
@@ -473,6 +482,10 @@ static int enable(const struct bh_image *image)
 	if (!err)
 		err = divide(late, given);
 	if (!err && fails(4))
+		err = -EIO;
+	if (!err)
+		err = bh_take_functions();
+	if (!err && fails(11))
 		err = -EIO;
 	if (!err)
 		err = bh_offline(given, &machine.gone);

@@ -19,10 +19,16 @@ int bh_offline(const struct cpumask *cpus, struct cpumask *gone);
 void bh_online(const struct cpumask *cpus);
 u64 bh_timer_hz(void);
 
-/* devices.c: tells which PCI functions there are; maps their registers above 4 GiB to themselves, and frees that. */
+/*
+ * devices.c: tells which PCI functions there are; maps their registers above 4 GiB to themselves, and frees that. Tells
+ * if this Linux can give functions away; takes them from it, and gives them back.
+ */
 int bh_functions(struct bh_late *late);
 int bh_map_functions(pgd_t *tables);
 void bh_unmap_functions(pgd_t *tables);
+int bh_find_taken(const struct bh_config_op *ops, u32 count);
+int bh_take_functions(void);
+void bh_give_functions(void);
 
 /* apic.c: the local APIC of the processor that this runs on, in xAPIC or in x2APIC mode. Registers by their offset. */
 int bh_apic(void);

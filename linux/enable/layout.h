@@ -10,7 +10,7 @@
 #include <linux/types.h>
 
 #define BH_FILE_MAGIC 0x315245444e554842ull
-#define BH_FILE_VERSION 0x1
+#define BH_FILE_VERSION 0x2
 #define BH_HEADER_VERSION 0x9
 #define BH_HEADER_WORD 0x100
 #define BH_LATE_WORD 0x108
@@ -18,6 +18,8 @@
 #define BH_ENTER 0x1
 #define BH_CONFINE 0x2
 #define BH_RESTORE 0x3
+#define BH_TAKE 0xc
+#define BH_TAKE_PORTS 0xd
 #define BH_SANDBOXES 0x20
 #define BH_CORES 0x10
 #define BH_RELEASE 0x4248000e
@@ -74,6 +76,15 @@ struct bh_sandbox {
 	u32 reserved;
 };
 static_assert(sizeof(struct bh_sandbox) == 160);
+
+/* Behind the sandboxes. */
+struct bh_config_op {
+	u16 bdf;
+	u16 offset;
+	u32 kind;
+	u32 value;
+};
+static_assert(sizeof(struct bh_config_op) == 12);
 
 /* Words between this Linux and the image's code. */
 struct bh_late {

@@ -138,6 +138,20 @@ static long configure(int at, u32 value)
 	return pci_write_config_dword(dev, at < 0 ? dev->msi_cap - at : at, value);
 }
 
+static long space(bool write)
+{
+	struct pci_bus *bus = pci_find_bus(0, at >> 20 & 0xff);
+	u32 value = 0;
+
+	if (!bus)
+		return -ENODEV;
+	if (write)
+		pci_bus_write_config_dword(bus, at >> 12 & 0xff, at & 0xfff, 6);
+	else
+		pci_bus_read_config_dword(bus, at >> 12 & 0xff, at & 0xfff, &value);
+	return value;
+}
+
 static long poke(u64 address, u32 offset, u32 value)
 {
 	void __iomem *page = ioremap(address & PAGE_MASK, PAGE_SIZE);
@@ -173,6 +187,9 @@ static long devices(void)
 		return configure(-4, 0xfee00000 | core << 12) | configure(-12, 0x70) | configure(0x40, 1 << 16);
 	if (is("edu-bar"))
 		return configure(PCI_BASE_ADDRESS_0, 0xfec00000);
+	/* A register of a function that the kernel does not know, by its address in the space at 0xb0000000. */
+	if (is("config-read") || is("config-write"))
+		return space(is("config-write"));
 	/* An entry of a table of MSI-X: its last word opens it. */
 	if (is("msix"))
 		return poke(at, 0, 0xfee00000 | core << 12) | poke(at, 4, 0) | poke(at, 8, 0x70) | poke(at, 12, 0);

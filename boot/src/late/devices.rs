@@ -6,6 +6,7 @@
 use crate::iommu;
 use crate::stop::Stop;
 use crate::{apic, core_state};
+use bulkhead_cpu_x86::rdtsc;
 use bulkhead_handover::image::{ConfigOp, Sandbox};
 use bulkhead_handover::x86::Header;
 use bulkhead_handover::x86::late::Late;
@@ -13,15 +14,18 @@ use bulkhead_ioapic::{Entry, Lines, MASKED, MAX_LINES, Message, SELECT, Shadow, 
 use bulkhead_monitor_abi::PAGE;
 use bulkhead_monitor_abi::map::{CONFIG_VA, LINES_VA, MMIO_VA, SHADOW_VA};
 use bulkhead_monitor_abi::monitor::Slice;
-use bulkhead_monitor_abi::pci::{Function, Register, Remapping};
+use bulkhead_monitor_abi::pci::{Function, Register, Remapping, Reset};
 use bulkhead_monitor_abi_x86::config::Config;
 use bulkhead_monitor_abi_x86::{hpet, icr};
 use bulkhead_pci::late::{lead, note, of_msi, open, restore, translate};
 use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware};
 use core::ptr::{read_volatile, write_volatile};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The devices, by the configuration of the Linux' monitor.
+const LACKS: Stop = Stop::Iommu("the image has no place for the Linux' devices");
+
+/// The devices, by the configuration of a monitor: the Linux', or of a sandbox that gets some.
 pub struct Devices<'a> {
     header: &'a Header,
     late: &'a Late,
@@ -39,13 +43,13 @@ impl<'a> Devices<'a> {
     /// # Errors
     /// The monitor's tables lack what it needs for them.
     pub fn new(header: &'a Header, root: &Sandbox, late: &'a Late) -> Result<Option<Self>, Stop> {
-        const LACKS: Stop = Stop::Iommu("the image has no place for the Linux' devices");
         if header.iommu.base == 0 {
             return Ok(None);
         }
-        let find = |at| core_state::physical(root.monitor_root, at).ok_or(LACKS);
-        let config_pa = find(CONFIG_VA)?;
-        let (shadow, lines) = (find(SHADOW_VA)?, find(LINES_VA + PAGE)?);
+        let find = |at| core_state::physical(root.monitor_root, at);
+        let config_pa = find(CONFIG_VA).ok_or(LACKS)?;
+        // A sandbox without devices has none.
+        let [shadow, lines] = [SHADOW_VA, LINES_VA + PAGE].map(|at| find(at).unwrap_or(0));
         // SAFETY: verified: the image has the monitor's tables. The host put the configuration there, in one piece, and
         // nobody writes to it.
         let config = unsafe { &*(config_pa as *const Config) };
@@ -73,6 +77,7 @@ impl<'a> Devices<'a> {
         self.slice::<Lines>(self.config.lines).first()
     }
 
+    /// Only for a monitor with lines.
     fn written(&self) -> &Shadow {
         // SAFETY: the page of the monitor's with the Linux' entries. All of it is atomic.
         unsafe { &*(self.lines as *const Shadow) }
@@ -83,6 +88,9 @@ impl<'a> Devices<'a> {
     /// # Errors
     /// See [`Stop`].
     pub fn check(&self, ops: &[ConfigOp]) -> Result<(), Stop> {
+        if self.shadow == 0 || self.lines == 0 {
+            return Err(LACKS);
+        }
         if self.late.iommus > 1 {
             return Err(Stop::Iommu("there are several, and one is described"));
         }
@@ -92,10 +100,9 @@ impl<'a> Devices<'a> {
         if iommu::is_on(&self.header.iommu) {
             return Err(Stop::Iommu("this Linux uses it: boot it with amd_iommu=off"));
         }
-        for op in ops {
-            let at = self.config.ecam + u64::from(op.bdf) * PAGE + u64::from(op.offset);
+        for op in ops.iter().filter(|op| op.kind == ConfigOp::EXPECT) {
             // SAFETY: a register in the configuration space, by the machine description; reading has no effect.
-            let found = unsafe { read_volatile(at as *const u32) };
+            let found = unsafe { read_volatile(self.register_of(op) as *const u32) };
             if found != op.value {
                 return Err(match op.offset {
                     0 => Stop::Function(op.bdf, op.value, found),
@@ -108,6 +115,73 @@ impl<'a> Devices<'a> {
         let unknown = |bdf: &&u16| !ops.iter().any(|op| op.bdf == **bdf);
         let found = self.late.functions.iter().take(count).find(unknown);
         found.map_or(Ok(()), |bdf| Err(Stop::Foreign(*bdf)))
+    }
+
+    /// Silences the functions that the Linux has given away: no DMA, no messages. They are where they are described.
+    pub fn silence(&self, ops: &[ConfigOp]) {
+        for op in ops.iter().filter(|op| op.kind == ConfigOp::TAKE) {
+            // Neither the Linux nor a monitor uses the function now.
+            set_word(self.register_of(op), op.value);
+        }
+    }
+
+    /// Stops the functions, as their monitor does between two lives: a driver of the Linux may have left them in any
+    /// state. Those with a function-level reset have had it from the kernel, which slept meanwhile.
+    ///
+    /// # Errors
+    /// One that goes on.
+    pub fn stop(&self) -> Result<(), Stop> {
+        /// Milliseconds that such a reset is waited for, and nothing else.
+        const FUNCTION_LEVEL: u32 = 100;
+        let all = self.functions().map(|f| (f, self.slice::<Reset>(f.resets)));
+        let slow = |step: &Reset| step.kind == Reset::CONFIG && step.wait >= FUNCTION_LEVEL;
+        let all = all.filter(|(_, steps)| !steps.iter().any(slow));
+        bulkhead_pci::stop_all(self, all).map_err(|at| {
+            Stop::Unit(at & !(PAGE - 1), "a device that goes to another sandbox is not at rest")
+        })
+    }
+
+    /// Switches on source validation of each port, with what keeps requests on their way to the IOMMU (PCIe 5.0,
+    /// 7.7.8). No function can pass for another one then.
+    ///
+    /// # Errors
+    /// A port that lacks it.
+    pub fn validate(&self, ops: &[ConfigOp]) -> Result<(), Stop> {
+        const ACS: u32 = 0x000D;
+        const SOURCE_VALIDATION: u32 = 1;
+        const ALL: u32 = 0b1_1111;
+        for (op, kept) in ports(ops) {
+            let wrong = Stop::Source(op.bdf);
+            let Some(kept) = kept else { return Err(wrong) };
+            let at = u64::from(op.value) + u64::from(op.offset);
+            let (header, register) = (word(at), word(at + 4));
+            if header & 0xFFFF != ACS || register & SOURCE_VALIDATION == 0 {
+                return Err(wrong);
+            }
+            // Never 0: the lower half says what it can do, and ignores writes.
+            kept.store(register, Relaxed);
+            set_word(at + 4, (register & ALL) << 16);
+            if word(at + 4) >> 16 & SOURCE_VALIDATION == 0 {
+                return Err(wrong);
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the ports as the Linux had them.
+    pub fn trust(&self, ops: &[ConfigOp]) {
+        for (op, kept) in ports(ops) {
+            let Some(value) = kept.map(|kept| kept.swap(0, Relaxed)).filter(|value| *value != 0)
+            else {
+                continue;
+            };
+            set_word(u64::from(op.value) + u64::from(op.offset) + 4, value);
+        }
+    }
+
+    /// Returns the address of a step's register.
+    fn register_of(&self, op: &ConfigOp) -> u64 {
+        self.config.ecam + u64::from(op.bdf) * PAGE + u64::from(op.offset)
     }
 
     /// Looks if a comparator of the HPET sends messages already.
@@ -201,7 +275,10 @@ impl<'a> Devices<'a> {
 
     /// Computes the entry that a monitor would write for the Linux' own one.
     fn mediated(&self, line: u32) -> Result<Entry, Stop> {
-        let Some(lines) = self.table() else { return Ok(MASKED) };
+        let Some(lines) = self.table().filter(|lines| lines.owns(line)) else {
+            // Another sandbox' line: what the Linux had there comes back when it is the Linux' again.
+            return Ok(MASKED);
+        };
         let (own, entry) = (&self.config.own, self.written().entry(line));
         let named = |names| self.named(names).map(|id| id as u8);
         let changed = lines.change(own, line, 0, entry, entry[0], named, |_| true);
@@ -253,6 +330,32 @@ impl<'a> Devices<'a> {
     }
 }
 
+/// Access control registers of ports, as the Linux had them; 0: not touched.
+static PORTS: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
+
+/// Each port that validates its requesters' IDs, with a place to keep its register.
+fn ports(ops: &[ConfigOp]) -> impl Iterator<Item = (&ConfigOp, Option<&'static AtomicU32>)> {
+    let all = ops.iter().filter(|op| op.kind == ConfigOp::VALIDATE);
+    all.enumerate().map(|(n, op)| (op, PORTS.get(n)))
+}
+
+/// Reads a register of the configuration space.
+fn word(at: u64) -> u32 {
+    let value;
+    // SAFETY: in the memory-mapped configuration space, by the verified image; reading has no effect. By EAX, as AMD's
+    // processors want it.
+    unsafe {
+        core::arch::asm!("mov eax, [{}]", in(reg) at, out("eax") value, options(nostack, readonly));
+    }
+    value
+}
+
+/// Writes one. The caller vouches for it: it is no register that anybody uses now.
+fn set_word(at: u64, value: u32) {
+    // SAFETY: likewise; the host decided on the register.
+    unsafe { core::arch::asm!("mov [{}], eax", in(reg) at, in("eax") value, options(nostack)) };
+}
+
 /// Sends an interrupt that may have got lost.
 fn interrupt(core: u32, vector: u32) {
     const ASSERT: u64 = 1 << 14;
@@ -265,20 +368,11 @@ impl Hardware for Devices<'_> {
     }
 
     fn config(&self, function: &Function, offset: u16) -> u32 {
-        let at = function.config_va.wrapping_sub(MMIO_VA) + u64::from(offset & 0xFFC);
-        let value;
-        // SAFETY: a register in the function's configuration page, by the machine description. By EAX, as AMD's
-        // processors want it.
-        unsafe {
-            core::arch::asm!("mov eax, [{}]", in(reg) at, out("eax") value, options(nostack, readonly));
-        }
-        value
+        word(function.config_va.wrapping_sub(MMIO_VA) + u64::from(offset & 0xFFC))
     }
 
     fn set_config(&self, function: &Function, offset: u16, value: u32) {
-        let at = function.config_va.wrapping_sub(MMIO_VA) + u64::from(offset & 0xFFC);
-        // SAFETY: likewise; a register of a message.
-        unsafe { core::arch::asm!("mov [{}], eax", in(reg) at, in("eax") value, options(nostack)) };
+        set_word(function.config_va.wrapping_sub(MMIO_VA) + u64::from(offset & 0xFFC), value);
     }
 
     fn shadow(&self, word: u32) -> u32 {
@@ -291,18 +385,39 @@ impl Hardware for Devices<'_> {
         unsafe { write_volatile((self.shadow + u64::from(word) * 4) as *mut u32, value) }
     }
 
-    fn page(&self, address: u64, _: u8) -> u64 {
-        // SAFETY: a word of a table of MSI-X, by the machine description. The module has mapped it.
-        unsafe { u64::from(read_volatile(address as *const u32)) }
+    fn page(&self, address: u64, size: u8) -> u64 {
+        // SAFETY: a word of a table of MSI-X, or a register that resets a function, by the machine description. The
+        // module has mapped it.
+        unsafe {
+            match size {
+                1 => read_volatile(address as *const u8).into(),
+                2 => read_volatile(address as *const u16).into(),
+                4 => read_volatile(address as *const u32).into(),
+                _ => read_volatile(address as *const u64),
+            }
+        }
     }
 
-    fn set_page(&self, address: u64, _: u8, value: u64) {
+    fn set_page(&self, address: u64, size: u8, value: u64) {
         // SAFETY: likewise.
-        unsafe { write_volatile(address as *mut u32, value as u32) }
+        unsafe {
+            match size {
+                1 => write_volatile(address as *mut u8, value as u8),
+                2 => write_volatile(address as *mut u16, value as u16),
+                4 => write_volatile(address as *mut u32, value as u32),
+                _ => write_volatile(address as *mut u64, value),
+            }
+        }
     }
 
-    fn wait(&self, _: u32, _: impl Fn() -> bool) -> bool {
-        // No function is reset.
+    fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool {
+        let (begin, ticks) = (rdtsc(), self.late.hz / 1000 * u64::from(milliseconds));
+        while !done() {
+            if rdtsc() - begin >= ticks {
+                return false;
+            }
+            core::hint::spin_loop();
+        }
         true
     }
 

@@ -93,7 +93,10 @@ extern "sysv64" fn late(what: u64, argument: u64, rsp: u64, rip: u64) -> u64 {
             let root = image.sandboxes.last();
             let devices = root.map(|root| Devices::new(image.header, root, words));
             if let Some(Ok(Some(devices))) = devices {
+                // Their owners have ended. No request of theirs comes once nothing translates it.
+                devices.silence(image.config_ops);
                 devices.restore();
+                devices.trust(image.config_ops);
             }
             0
         }
@@ -140,6 +143,10 @@ fn prepare(late: &Late) -> Result<(), Stop> {
     };
     if let Some(devices) = Devices::new(header, root, late)? {
         devices.check(image.config_ops)?;
+        devices.silence(image.config_ops);
+        for other in others {
+            Devices::new(header, other, late)?.map_or(Ok(()), |devices| devices.stop())?;
+        }
     }
     for sandbox in sandboxes {
         // SAFETY: verified: a page of this sandbox's monitor in the image; no core that could read it runs yet.
@@ -161,7 +168,12 @@ fn prepare(late: &Late) -> Result<(), Stop> {
 fn confine(late: &Late) -> Result<(), Stop> {
     let image = image();
     let Some(root) = image.sandboxes.last() else { return Ok(()) };
-    Devices::new(image.header, root, late)?.map_or(Ok(()), |devices| devices.confine())
+    let Some(devices) = Devices::new(image.header, root, late)? else { return Ok(()) };
+    let done = devices.validate(image.config_ops).and_then(|()| devices.confine());
+    if done.is_err() {
+        devices.trust(image.config_ops);
+    }
+    done
 }
 
 /// Lets this core into its monitor. It comes back to the Linux in `rip`, with 0 as the result.

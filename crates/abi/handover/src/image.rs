@@ -111,6 +111,10 @@ impl ConfigOp {
     pub const LAST: u32 = 10;
     /// The processor's caches are written to memory.
     pub const FLUSH: u32 = 11;
+    /// As [`Self::WRITE`], to a function that a running Linux gives away. Its module reads here which ones these are.
+    pub const TAKE: u32 = 12;
+    /// Likewise a serial port: the first of its ports is in bits 15:0 of the value, the last one in bits 31:16.
+    pub const TAKE_PORTS: u32 = 13;
 }
 
 /// A sandbox as the boot code needs it. Where there are no monitors, what is said of a monitor is of what its

@@ -178,7 +178,7 @@ fn image<T: Target>(
         .collect();
 
     let late = plan.block.is_some();
-    let mut ops = if late { pci::running(&plan.machine) } else { pci::boot(&plan.machine) };
+    let mut ops = if late { pci::running(plan) } else { pci::boot(&plan.machine) };
     ops.extend(T::Devices::timers(plan));
     let steps = ops.len() + T::Devices::steps(&plan.machine);
     let header_len = ops_at::<T>(plan) + steps * size_of::<ConfigOp>();

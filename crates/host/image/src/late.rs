@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `"BHUNDER1"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHUNDER1");
 /// Version of this layout.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Address for which the image in a file is made.
 pub const BASE: u64 = 0x3000_0000;
 /// End of all addresses at which the block can lie.

@@ -305,8 +305,8 @@ fn space<T: Target>(
     for (span, rights) in &functions.pages {
         own.device(MMIO_VA + span.start, span.start, span.len, *rights, "function");
     }
-    for &(at, pa) in &functions.moved {
-        own.device(at, pa, page, Rights::RW, "function");
+    for &(at, pa, rights) in &functions.moved {
+        own.device(at, pa, page, rights, "function");
     }
     for page in sandbox.peers.iter().flat_map(|peer| quieted(plan, peer)) {
         own.device(MMIO_VA + page.start, page.start, page.len, Rights::RW, "function of a peer");
@@ -485,7 +485,7 @@ pub struct Functions {
     /// Pages that the monitor maps at [`MMIO_VA`].
     pages: Vec<(Span, Rights)>,
     /// Those that it maps elsewhere, by their physical addresses.
-    moved: Vec<(u64, u64)>,
+    moved: Vec<(u64, u64, Rights)>,
     /// Interrupt remapping tables by function.
     remap: Vec<(Bdf, u64)>,
     /// Its ends of channels.
@@ -516,7 +516,7 @@ impl Functions {
         };
         for seen in all {
             let bdf = seen.bdf();
-            let mut page = facts.configuration(root.ecam, bdf);
+            let page = facts.configuration(root.ecam, bdf);
             let mut rights = Rights::R;
             let mut described = pci::Described::default();
             match seen {
@@ -534,26 +534,20 @@ impl Functions {
                         Route::Table => {
                             let table = pages.take(facts.page);
                             self.remap.push((bdf, table));
-                            match input.plan.block {
-                                None => {
-                                    let span = Span { start: table, len: facts.page };
-                                    self.pages.push((span, Rights::RW));
-                                    MMIO_VA + table
-                                }
-                                // In an image that is moved, no table's shape depends on its address. Nothing but
-                                // memory is at the physical addresses from 0 on.
-                                Some(block) => {
-                                    self.moved.push((MMIO_VA + (table - block.start), table));
-                                    MMIO_VA + (table - block.start)
-                                }
-                            }
+                            self.of_image(input.plan, table, Rights::RW)
                         }
                         Route::Entries(first) => first.into(),
                     };
                 }
                 Seen::Bridge(_) => described.registers = pci::bridge(),
                 Seen::Fixed(_) => {}
-                Seen::Placeholder(_) => page.start = pages.put(&pci::placeholder()),
+                Seen::Placeholder(_) => {
+                    let at = pages.put(&pci::placeholder());
+                    described.function.bdf = u32::from(bdf.0);
+                    described.function.config_va = self.of_image(input.plan, at, rights);
+                    self.seen.push(described);
+                    continue;
+                }
             }
             described.function.bdf = u32::from(bdf.0);
             described.function.config_va = MMIO_VA + page.start;
@@ -561,6 +555,22 @@ impl Functions {
             self.seen.push(described);
         }
         Ok(())
+    }
+
+    /// Maps a page of the image, and returns where. In an image that is moved, no table's shape depends on its address.
+    /// Nothing but memory is at the physical addresses from 0 on.
+    fn of_image(&mut self, plan: &Plan, pa: u64, rights: Rights) -> u64 {
+        let page = plan.machine.arch.facts().page;
+        match plan.block {
+            None => {
+                self.pages.push((Span { start: pa, len: page }, rights));
+                MMIO_VA + pa
+            }
+            Some(block) => {
+                self.moved.push((MMIO_VA + (pa - block.start), pa, rights));
+                MMIO_VA + (pa - block.start)
+            }
+        }
     }
 
     /// Maps pages of registers. Small BARs of several functions can be on one.

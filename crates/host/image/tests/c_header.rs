@@ -4,7 +4,7 @@
 
 use bulkhead_image::late::{Head, MAGIC, VERSION};
 use bulkhead_layout::hypercall::{BUSY, OK, RELEASE};
-use bulkhead_layout::image::{self, HEADER_WORD, Header, Range, Sandbox};
+use bulkhead_layout::image::{self, ConfigOp, HEADER_WORD, Header, Range, Sandbox};
 use bulkhead_layout::x86::late::{CODE_WORD, CONFINE, ENTER, Late, PREPARE, RESTORE};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES};
 use std::any::type_name;
@@ -82,6 +82,8 @@ fn header() -> String {
         ("ENTER", ENTER),
         ("CONFINE", CONFINE),
         ("RESTORE", RESTORE),
+        ("TAKE", ConfigOp::TAKE.into()),
+        ("TAKE_PORTS", ConfigOp::TAKE_PORTS.into()),
         ("SANDBOXES", MAX_SANDBOXES as u64),
         ("CORES", MAX_CORES as u64),
         ("RELEASE", RELEASE),
@@ -102,6 +104,8 @@ fn header() -> String {
         monitors running block);
     out += &structure!("sandbox", Sandbox: memory monitor monitor_root entry_va spare_root spare_entry_va info_pa cores
         core_ids reserved);
+    out += "/* Behind the sandboxes. */\n";
+    out += &structure!("config_op", ConfigOp: bdf offset kind value);
     out += "/* Words between this Linux and the image's code. */\n";
     out += &structure!("late", Late: hz timer_hz zeros cores names functions function_count ioapics count len mute
         iommus says);

@@ -263,6 +263,22 @@ impl Function {
         self.msix.map(|msix| table(msix).pages_of(page))
     }
 
+    /// Returns the reason why the DMA of two functions cannot be told apart, if there is one. They are in one group, or
+    /// have a requester ID in common.
+    #[must_use]
+    pub fn alike(&self, other: &Self) -> Option<String> {
+        let ids = |f: &Self| f.requesters.clone().into_iter().chain([f.bdf]);
+        match self.group {
+            Some(group) if other.group == Some(group) => {
+                Some(format!("are in IOMMU group {group}"))
+            }
+            _ => {
+                let common = ids(self).find(|id| ids(other).any(|one| one == *id))?;
+                Some(format!("both appear as {common}"))
+            }
+        }
+    }
+
     /// Returns the part of a BAR that its owner reaches: all of it, or the pages beside the trapped ones.
     #[must_use]
     pub fn mapped(&self, bar: &Bar, page: u64) -> Vec<Span> {

@@ -1,13 +1,13 @@
 //! A system that starts under a Linux that runs already. That Linux becomes a sandbox, and takes a block of memory from
 //! itself. The image, all other sandboxes' RAM and all channels lie there. That Linux has the machine's functions and
-//! interrupt lines. The IOMMU is the monitors', where there is one that they know.
+//! interrupt lines, but for those of others. The IOMMU is the monitors', where there is one that they know.
 //!
 //! One function turns a checked system into the one that is baked then. All that is refused here is right in an image
 //! that starts the machine itself.
 
 use crate::{
-    Arch, Bdf, Channel, Function, Granted, Guest, Iommu, IommuKind, Place, Plan, RIGHTS, Right,
-    Sandbox, Span, System, Wanted,
+    Arch, Bdf, Channel, Device, Function, Granted, Guest, Iommu, IommuKind, Place, Plan, RIGHTS,
+    Right, Sandbox, Span, System, Trigger, Wanted,
 };
 use bulkhead_layout::MAX_CORES;
 use bulkhead_layout::monitor::Action;
@@ -16,6 +16,8 @@ use std::fmt;
 
 /// The block is a multiple of so many bytes, and aligned to them.
 pub const BLOCK: u64 = 128 << 20;
+/// Class of the devices with an interrupt line that a Linux can give away.
+const SERIAL: &str = "uart16550";
 /// Most bytes of a block. In a larger one, a huge page could map some memory at one address, and not at another one.
 pub const BLOCK_MOST: u64 = (1 << 30) - BLOCK;
 
@@ -98,7 +100,8 @@ impl System {
             if index == under.sandbox {
                 refuse_own(&wanted.sandbox)?;
             } else {
-                refuse_other(&wanted.sandbox, system.machine.core_ids.len())?;
+                refuse_other(&wanted.sandbox, system.machine.core_ids.len(), under)?;
+                self.refuse_functions(under, &wanted.sandbox)?;
             }
             refuse_rights(&wanted.sandbox, (under, &self.sandboxes[under.sandbox].sandbox))?;
         }
@@ -169,6 +172,55 @@ impl System {
                 channel.name
             );
             return refused(&channel.place, message, "leave it away");
+        }
+        Ok(())
+    }
+
+    /// Refuses functions that a Linux cannot give to another sandbox.
+    fn refuse_functions(&self, under: &UnderLinux, sandbox: &Sandbox) -> Result<(), Refused> {
+        let name = &sandbox.name;
+        for Granted { function, unconfined, line, place, .. } in &sandbox.functions {
+            if under.unconfined || *unconfined {
+                let message = format!(
+                    "nothing confines the DMA of {}, which sandbox `{name}` has",
+                    function.bdf
+                );
+                return refused(place, message, "leave the device to the Linux");
+            }
+            if *line {
+                let message = format!(
+                    "{} of sandbox `{name}` signals by an interrupt line, and those are the Linux'",
+                    function.bdf
+                );
+                return refused(
+                    place,
+                    message,
+                    "take a function with MSI or MSI-X, and without `line`",
+                );
+            }
+            for other in self.left(under) {
+                let above = |f: &&Function| {
+                    f.bridge.is_some_and(|b| {
+                        b.acs.is_none()
+                            && (b.secondary..=b.subordinate).contains(&other.function.bdf.bus())
+                    })
+                };
+                if let Some(port) = self.machine.functions.iter().find(above) {
+                    let message = format!(
+                        "{} of the Linux could pass for {} of sandbox `{name}`: the port {} above it has no source \
+                         validation",
+                        other.function.bdf, function.bdf, port.bdf
+                    );
+                    return refused(place, message, "leave the device to the Linux");
+                }
+                if let Some(how) = function.alike(&other.function) {
+                    let message = format!(
+                        "{} of sandbox `{name}` and {} of the Linux {how}: their DMA cannot be told apart",
+                        function.bdf, other.function.bdf
+                    );
+                    return refused(place, message, "give all functions of a group to one sandbox");
+                }
+            }
         }
         Ok(())
     }
@@ -301,19 +353,24 @@ fn refuse_own(sandbox: &Sandbox) -> Result<(), Refused> {
 }
 
 /// Refuses what another sandbox cannot have: devices that need what is the Linux'.
-fn refuse_other(sandbox: &Sandbox, cores: usize) -> Result<(), Refused> {
+fn refuse_other(sandbox: &Sandbox, cores: usize, under: &UnderLinux) -> Result<(), Refused> {
     refuse_any(sandbox)?;
     let name = &sandbox.name;
-    if let Some(granted) = sandbox.functions.first() {
-        let message = format!("sandbox `{name}` has a PCI function, and those are the Linux'");
-        return refused(&granted.place, message, "leave the device to the Linux");
-    }
-    if let Some(device) = sandbox.devices.iter().find(|device| device.irq.is_some()) {
+    // The Linux' module knows of no others.
+    let given = |device: &&Device| {
+        device.irq.is_none()
+            || device.class == SERIAL && device.trigger == Trigger::Edge && !under.unconfined
+    };
+    if let Some(device) = sandbox.devices.iter().find(|device| !given(device)) {
         let message = format!(
-            "sandbox `{name}` has `{}` with an interrupt line, and those are the Linux'",
+            "sandbox `{name}` has `{}` with an interrupt line, and that is the Linux'",
             device.name
         );
-        return refused(&device.place, message, "grant it a device that has only ports");
+        return refused(
+            &device.place,
+            message,
+            "grant it a serial port, or a device that has only ports",
+        );
     }
     if let Some(core) = sandbox.cores.iter().find(|core| **core >= cores) {
         let message = format!("sandbox `{name}` has core {core}, and there are {cores} cores");
@@ -340,8 +397,8 @@ fn refuse_rights(
 mod tests {
     use super::*;
     use crate::{
-        Alternative, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer, Role,
-        SharedMmio, Watch,
+        Alternative, Bridge, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer,
+        Role, SharedMmio, Watch,
     };
 
     const MIB: u64 = 1 << 20;
@@ -478,15 +535,18 @@ mod tests {
         assert!(large.under_linux(BASE, usize::MAX).unwrap().plan(MIB).is_err());
     }
 
-    #[test]
-    fn it_has_all_functions_that_nobody_else_has_where_an_iommu_confines_them() {
-        let function = |bdf, irq, nobody: Option<&str>| Function {
-            bdf: Bdf(bdf),
-            irq,
-            nobody: nobody.map(Into::into),
-            ..Function::default()
-        };
-        let mut all = system();
+    fn function(bdf: u16, irq: Option<u32>, nobody: Option<&str>) -> Function {
+        let nobody = nobody.map(Into::into);
+        Function { bdf: Bdf(bdf), irq, nobody, ..Function::default() }
+    }
+
+    fn granted(bdf: u16) -> Granted {
+        let (unconfined, line, role, place) = (false, false, None, place(31));
+        Granted { function: function(bdf, None, None), unconfined, line, role, place }
+    }
+
+    /// A machine with three functions, of which one is nobody's, and an IOMMU that confines them.
+    fn confined(all: &mut System) {
         all.under_linux.as_mut().unwrap().unconfined = false;
         all.machine.functions = vec![
             function(0x18, Some(20), None),
@@ -496,6 +556,19 @@ mod tests {
         all.machine.iommu = Some(Iommu { remaps_interrupts: true, ..Iommu::default() });
         all.machine.pci = Some(PciRoot::default());
         all.machine.controller = Some(Controller::Ioapic(Ioapic::default()));
+    }
+
+    #[test]
+    fn it_has_all_functions_that_nobody_else_has_where_an_iommu_confines_them() {
+        let mut all = system();
+        confined(&mut all);
+        let mut given = all.clone();
+        given.sandboxes[2].sandbox.functions = vec![granted(0x18)];
+        let turned = given.under_linux(BASE, usize::MAX).unwrap();
+        let owners = turned.sandboxes.iter().map(|wanted| wanted.sandbox.functions.iter());
+        let owners: Vec<Vec<_>> =
+            owners.map(|own| own.map(|own| own.function.bdf.0).collect()).collect();
+        assert_eq!(owners, [vec![], vec![0x18], vec![0x28]]);
         let turned = all.under_linux(BASE, usize::MAX).unwrap();
         let own = turned.sandboxes[2].sandbox.functions.iter();
         let own: Vec<_> = own.map(|own| (own.function.bdf.0, own.line, own.unconfined)).collect();
@@ -563,14 +636,63 @@ mod tests {
                 "looks at another",
             ),
             (
+                |s| of(s, 2).functions = vec![granted(0x18)],
+                31,
+                "nothing confines the DMA of 00:03.0",
+            ),
+            (
                 |s| {
-                    let function = crate::Function::default();
-                    let (unconfined, line, role, place) = (false, false, None, place(31));
-                    let granted = Granted { function, unconfined, line, role, place };
-                    of(s, 2).functions = vec![granted];
+                    confined(s);
+                    of(s, 2).functions = vec![Granted { unconfined: true, ..granted(0x18) }];
                 },
                 31,
-                "PCI function",
+                "nothing confines",
+            ),
+            (
+                |s| {
+                    confined(s);
+                    of(s, 2).functions = vec![Granted { line: true, ..granted(0x18) }];
+                },
+                31,
+                "by an interrupt line",
+            ),
+            (
+                |s| {
+                    confined(s);
+                    of(s, 2).functions = vec![granted(0x18)];
+                    for function in &mut s.machine.functions {
+                        function.group = Some(7);
+                    }
+                    of(s, 2).functions[0].function.group = Some(7);
+                },
+                31,
+                "00:05.0 of the Linux are in IOMMU group 7",
+            ),
+            (
+                |s| {
+                    confined(s);
+                    of(s, 2).functions = vec![granted(0x18)];
+                    let bridge = Bridge { secondary: 0, subordinate: 0, ..Bridge::default() };
+                    s.machine.functions[1].bridge = Some(bridge);
+                },
+                31,
+                "the port 00:04.0 above it has no source",
+            ),
+            (
+                |s| {
+                    confined(s);
+                    let (name, place) = ("rtc".into(), place(32));
+                    let device = Device {
+                        name,
+                        place,
+                        irq: Some(8),
+                        class: "rtc".into(),
+                        ..Device::default()
+                    };
+                    of(s, 2).devices = vec![device];
+                },
+                32,
+                "`rtc`",
             ),
             (
                 |s| {
@@ -620,5 +742,10 @@ mod tests {
         let turned = own.under_linux(BASE, usize::MAX).unwrap();
         let devices = |n: usize| turned.sandboxes[n].sandbox.devices.len();
         assert_eq!([0, 1, 2].map(devices), [1, 0, 0]);
+        // A serial port has one that the Linux gives away.
+        confined(&mut own);
+        of(&mut own, 0).devices =
+            vec![Device { irq: Some(3), class: SERIAL.into(), ..Device::default() }];
+        assert!(own.under_linux(BASE, usize::MAX).is_ok());
     }
 }

@@ -216,7 +216,11 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
 fn lines(plan: &Plan, sandbox: &Sandbox) -> Vec<claim::Line> {
     if sandbox.guest == Guest::Running {
         let all = plan.machine.controller.map_or(0, |controller| controller.lines());
-        return (0..all).map(|pin| claim::Line { pin, level: None }).collect();
+        let others = plan.sandboxes.iter().filter(|other| other.guest != Guest::Running);
+        let given: Vec<u32> =
+            others.flat_map(|other| lines(plan, other)).map(|line| line.pin).collect();
+        let left = (0..all).filter(|pin| !given.contains(pin));
+        return left.map(|pin| claim::Line { pin, level: None }).collect();
     }
     let arch = arch::of(plan.machine.arch);
     let devices = sandbox.devices.iter().filter_map(|d| {

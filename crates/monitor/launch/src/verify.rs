@@ -195,12 +195,12 @@ fn running<H: Own>(image: &Image<H>) -> bool {
 fn plausible(op: &ConfigOp) -> bool {
     // An address is read as it is; the others' values are registers. An extended capability has two words.
     let (aligned, below) = match op.kind {
-        ConfigOp::WRITE | ConfigOp::EXPECT => (true, 256),
+        ConfigOp::WRITE | ConfigOp::EXPECT | ConfigOp::TAKE => (true, 256),
         ConfigOp::EXPECT_AT => (op.value % 4 == 0, 256),
         ConfigOp::VALIDATE => (op.value % 4096 == 0, 4096 - 4),
         ConfigOp::AT => (op.value % 4096 == 0 && op.value != 0, 4),
         ConfigOp::SET..=ConfigOp::LAST => (true, 4096),
-        ConfigOp::FLUSH => (true, 4),
+        ConfigOp::FLUSH | ConfigOp::TAKE_PORTS => (true, 4),
         _ => (false, 0),
     };
     aligned && op.offset % 4 == 0 && op.offset < below

@@ -11,9 +11,17 @@ use bulkhead_qemu::Running;
 use std::time::Duration;
 
 const CORES: usize = 2;
-/// The sandboxes, as this system has them under a Linux.
+/// The first sandbox, as this system has it under a Linux, which is the last one.
 const FLIGHT: usize = 0;
-const GROUND: usize = 1;
+
+fn ground(baked: &Baked) -> usize {
+    baked.plan.sandboxes.len() - 1
+}
+
+/// Cores of its machine.
+fn cores(machine: Kind) -> usize {
+    if machine == Kind::Gives { CORES + 1 } else { CORES }
+}
 const LIMIT: Duration = Duration::from_secs(100);
 
 /// A record: its condition and its address.
@@ -64,6 +72,12 @@ const DEVICES: &[(&str, i64, Option<Record>)] = &[
     ("line", 0, Some(("device-write", 0xFEC0_003E))),
     ("hpet", 0, Some(("device-write", 0xFED0_0114))),
 ];
+/// The configuration space of the disk that is given away, and its registers.
+const GIVEN: u64 = 0xB003_8000;
+const REGISTERS: u64 = 0xC0_0000_0000;
+/// Attacks on that disk.
+const TAKEN: &[(&str, i64, Option<Record>)] =
+    &[("config-read", 0xFFFF_FFFF, None), ("config-write", 0, Some(("device-write", GIVEN + 4)))];
 /// The word that the device writes (`linux/strike`).
 const PATTERN: u64 = 0xB01D_FACE_5CA1_AB1E;
 /// Table of messages of the first disk, which has no driver in this attack.
@@ -89,7 +103,7 @@ fn ram(baked: &Baked) -> Place {
 fn nested(baked: &Baked) -> Place {
     let mut parts = baked.map.parts.iter();
     let tables = |p: &&bulkhead_image::Part| {
-        p.owner == Some(GROUND) && p.what.starts_with("host save areas")
+        p.owner == Some(ground(baked)) && p.what.starts_with("host save areas")
     };
     Place::Block(parts.find(tables).map_or(0, |part| part.start + part.len - 4096))
 }
@@ -115,11 +129,14 @@ const REACHES: &[Reach] = &[
     ("read-apic", "read", |_| Place::Fixed(0xFEE0_0020), "local APIC"),
     ("write-apic", "write", |_| Place::Fixed(0xFEE0_0300), "local APIC"),
     ("write-iommu", "write", |_| Place::Fixed(0xFED8_0018), "IOMMU"),
+    ("read-given", "read", |_| Place::Fixed(REGISTERS), "store"),
+    ("write-given", "write", |_| Place::Fixed(REGISTERS + 0x2000), "store"),
 ];
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![Job::one("under/attack", 150, attack)];
     jobs.push(Job::one("under/attack-devices", 150, devices));
+    jobs.push(Job::one("under/attack-given", 150, taken));
     for reach in REACHES {
         let name = format!("under/attack-{}", reach.0);
         jobs.push(Job::one(name, 130, move |bench| reaches(bench, reach)));
@@ -137,7 +154,7 @@ impl Under {
     fn start(bench: &Bench, machine: Kind, arguments: String) -> Result<Self, String> {
         let linux = Linux {
             kernel: "6.12-cloud",
-            cores: CORES,
+            cores: cores(machine),
             script: include_str!("attack.sh"),
             arguments,
             machine,
@@ -157,9 +174,10 @@ impl Under {
 
     /// All records of the Linux, in their order, in words.
     fn records(&self) -> Result<Vec<Explained>, String> {
-        let seen = self.look(GROUND)?;
+        let ground = ground(&self.baked);
+        let seen = self.look(ground)?;
         let all = seen.cores.iter().enumerate().flat_map(|(core, of)| {
-            of.kept.iter().map(move |denial| explain(&self.baked.plan, GROUND, core, denial))
+            of.kept.iter().map(move |denial| explain(&self.baked.plan, ground, core, denial))
         });
         Ok(all.collect())
     }
@@ -197,7 +215,8 @@ impl Under {
 }
 
 fn bake(machine: Kind, base: u64) -> Result<Baked, String> {
-    bulkhead_run::build_at(&checked(machine)?, &artifacts(), CORES, base).map_err(|e| e.to_string())
+    bulkhead_run::build_at(&checked(machine)?, &artifacts(), cores(machine), base)
+        .map_err(|e| e.to_string())
 }
 
 /// All attacks by devices. Flight goes on.
@@ -236,6 +255,29 @@ fn devices(bench: &Bench) -> Result<String, String> {
     Ok(format!("{} attacks, {} records", DEVICES.len(), found.len()))
 }
 
+/// A device that another sandbox has is not there for the Linux, and its registers cannot be written.
+fn taken(bench: &Bench) -> Result<String, String> {
+    let act = |(name, ..): &(&str, i64, _)| format!("{name}={:x}", GIVEN + 4);
+    let acts: Vec<_> = TAKEN.iter().map(act).collect();
+    let mut under = Under::start(bench, Kind::Gives, acts.join(","))?;
+    let text = under.running.wait_serial(0, "under: done", LIMIT);
+    let text = text.map_err(|e| under.wrong(e))?.text();
+    for (name, got, _) in TAKEN {
+        let says = format!("bhstrike: {name}: got {got}");
+        if !text.lines().any(|line| line.trim_end().ends_with(&says)) {
+            return Err(under.wrong(format!("{name} was to get {got}")));
+        }
+    }
+    let records = under.records()?;
+    let found: Vec<_> = records.iter().map(|r| (r.condition, r.record.address)).collect();
+    let expected: Vec<_> = TAKEN.iter().filter_map(|act| act.2).collect();
+    if found != expected || records.iter().any(|r| !r.owner.contains("store")) {
+        return Err(under.wrong(format!("expected {expected:#x?}\n{records:#?}")));
+    }
+    under.flies().map_err(|why| under.wrong(why))?;
+    Ok(format!("{} attacks, {} records", TAKEN.len(), found.len()))
+}
+
 /// All attacks that a Linux outlives.
 fn attack(bench: &Bench) -> Result<String, String> {
     let acts: Vec<_> = ACTS.iter().map(|act| act.0).collect();
@@ -269,7 +311,11 @@ fn attack(bench: &Bench) -> Result<String, String> {
 fn reaches(bench: &Bench, reach: &Reach) -> Result<String, String> {
     let (_, how, place, owner) = reach;
     let base = bulkhead_image::late::BASE;
-    let machine = if reach.0 == "write-iommu" { Kind::Confined } else { Kind::Remaps };
+    let machine = match reach.0 {
+        "write-iommu" => Kind::Confined,
+        "read-given" | "write-given" => Kind::Gives,
+        _ => Kind::Remaps,
+    };
     let act = match place(&bake(machine, base)?) {
         Place::Block(at) => format!("{how}@{:x}", at - base),
         Place::Fixed(at) => format!("{how}={at:x}"),
@@ -277,14 +323,15 @@ fn reaches(bench: &Bench, reach: &Reach) -> Result<String, String> {
     let mut under = Under::start(bench, machine, act)?;
     let (Place::Block(at) | Place::Fixed(at)) = place(&under.baked);
     let deadline = std::time::Instant::now() + LIMIT;
-    while under.look(GROUND)?.state == State::Running && std::time::Instant::now() < deadline {
+    let ground = ground(&under.baked);
+    while under.look(ground)?.state == State::Running && std::time::Instant::now() < deadline {
         let text = under.running.serial(0).text();
         if text.contains("under: done") || text.contains("bulkhead-init: exit code") {
             return Err(under.wrong("the Linux goes on"));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let state = under.look(GROUND)?.state;
+    let state = under.look(ground)?.state;
     let records = under.records()?;
     let condition = if how.contains("read") { "memory-read" } else { "memory-write" };
     let [record] = &records[..] else {

@@ -15,12 +15,13 @@ use std::time::Duration;
 const NAME: &str = "under/audit";
 const CORES: usize = 3;
 
-pub fn jobs() -> [Job; 2] {
+pub fn jobs() -> [Job; 3] {
     let tests = walk::late().chain([NAME.to_owned()]);
     let planted = |bench: &Bench| bench.result(NAME, audit(bench, Kind::Remaps, true));
     [
         Job::new(NAME, tests.collect::<Vec<_>>(), 200, planted),
         Job::one("under/audit-confined", 200, |bench| audit(bench, Kind::Confined, false)),
+        Job::one("under/audit-devices", 200, |bench| audit(bench, Kind::Gives, false)),
     ]
 }
 

@@ -38,6 +38,8 @@ const DONE: &str = "under: done";
 enum Kind {
     /// That of `machines/qemu-q35.toml`, with AMD's IOMMU, which the Linux leaves alone.
     Confined,
+    /// Likewise, and it gives one away.
+    Gives,
     /// With Intel's IOMMU, by which the Linux has its interrupts remapped.
     Remaps,
     /// Without one.
@@ -61,6 +63,8 @@ pub fn jobs() -> Vec<Job> {
         Job::one("under/rounds", 300, |bench| rounds(bench, &remapped(50, 280))),
         Job::one("under/rounds-2000", 8_000, |bench| rounds(bench, &remapped(2_000, 7_900))),
         Job::one("under/confined", 300, |bench| rounds(bench, &confined_load(20, 280))),
+        Job::one("under/devices", 300, |bench| rounds(bench, &given(10, 280))),
+        Job::one("under/devices-each", 250, each_device),
         Job::one("under/refused", 150, refused),
         Job::one("under/release", 100, |bench| {
             release(bench, include_str!("release.sh"), "one was ended, and one not")
@@ -95,10 +99,25 @@ fn pattern() -> Vec<u8> {
         .collect()
 }
 
+/// The first 4 MiB of a disk that `guests/disk` has written in four rounds, on zeros.
+fn guest_bytes() -> Vec<u8> {
+    const PAGE: u64 = 4096;
+    let mut bytes = vec![0; 4 << 20];
+    for (round, n) in (0..4).flat_map(|round| (0..8).map(move |n| (round, n))) {
+        let at = (round * 97 + n * 13) * PAGE;
+        let words = n * PAGE / 8..(n + 1) * PAGE / 8;
+        let word = |at: u64| (round << 32 | at).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+        let page: Vec<u8> = words.flat_map(word).collect();
+        bytes[at as usize..][..page.len()].copy_from_slice(&page);
+    }
+    bytes
+}
+
 /// Loads the system.
 fn checked(machine: Kind) -> Result<Checked, String> {
     load_from(&crate::build::root().join(match machine {
         Kind::Confined => "systems/under-linux.toml",
+        Kind::Gives => "tests/under/devices.toml",
         Kind::Remaps | Kind::Plain => "tests/under/unconfined.toml",
     }))
 }
@@ -134,6 +153,30 @@ fn asking(bench: &Bench, locked: bool) -> Result<Checked, String> {
     load_from(&manifest)
 }
 
+/// Images in which another device is given away: their files, the device, the program that uses it.
+const GIVEN: [(&str, &str, &str); 4] = [
+    ("virtio.img", "pci:00:04.0", "disk"),
+    ("ahci.img", "pci:00:1f.2", "disk"),
+    ("net.img", "pci:01:00.0", "disk"),
+    ("uart.img", "uart1", "irq"),
+];
+
+/// Loads a system in which the Linux gives this device away.
+fn giving(bench: &Bench, device: &str, program: &str) -> Result<Checked, String> {
+    let root = crate::build::root();
+    let text = std::fs::read_to_string(root.join("tests/under/devices.toml"));
+    let text = text.map_err(|e| e.to_string())?;
+    let changes = [
+        ("../../machines", format!("{}/machines", root.display())),
+        ("pci:00:07.0", device.to_owned()),
+        ("artifact:disk", format!("artifact:{program}")),
+    ];
+    let text = changes.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    let manifest = bench.dir.join("gives.toml");
+    std::fs::write(&manifest, text).map_err(|e| e.to_string())?;
+    load_from(&manifest)
+}
+
 /// Makes the file for so many cores.
 fn image(machine: Kind, cores: usize) -> Result<Vec<u8>, String> {
     let late = bulkhead_run::build_late(&checked(machine)?, &artifacts(), cores);
@@ -150,16 +193,21 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
         |name: &str, bytes| archive.add(&format!("/late/{name}"), Entry::File(0o644, bytes));
     file("script.sh", linux.script.as_bytes().to_vec());
     file("pattern", pattern());
+    file("guest", guest_bytes());
     file("system.img", image(linux.machine, linux.cores)?);
     file("more.img", image(linux.machine, linux.cores + 1)?);
-    // Without its second core, `flight` has none.
-    if linux.cores > 2 {
+    if linux.script.contains("fewer.img") {
         file("fewer.img", image(linux.machine, linux.cores - 1)?);
     }
     if linux.script.contains(ASKS) {
         let checked = asking(bench, linux.script.starts_with("# locked.sh"))?;
         let late = bulkhead_run::build_late(&checked, &artifacts(), linux.cores);
         file(ASKS, late.map_err(|e| e.to_string())?.file());
+    }
+    for (name, device, program) in GIVEN.iter().filter(|given| linux.script.contains(given.0)) {
+        let late =
+            bulkhead_run::build_late(&giving(bench, device, program)?, &artifacts(), linux.cores);
+        file(name, late.map_err(|e| e.to_string())?.file());
     }
     let strike = std::fs::read(artifacts().join(STRIKE)).map_err(|e| format!("{STRIKE}: {e}"))?;
     file(STRIKE, strike);
@@ -201,7 +249,7 @@ fn block(running: &mut Running, linux: &Linux) -> Result<u64, String> {
 fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
     std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
     let mut machine = match linux.machine {
-        Kind::Confined => confined(bench, linux)?,
+        Kind::Confined | Kind::Gives => confined(bench, linux)?,
         kind => unconfined(bench, linux, kind)?,
     };
     machine.cores = linux.cores;
@@ -213,7 +261,7 @@ fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
         "console=ttyS0 loglevel=4 amd_iommu=off hpet=disable libata.force=noncq {net} bulkhead.run=sh:/late/script.sh,{}",
         linux.arguments
     );
-    machine.serials = vec![Serial::File];
+    machine.serials = vec![Serial::File; if linux.machine == Kind::Gives { 2 } else { 1 }];
     machine.start().map_err(|e| e.to_string())
 }
 
@@ -303,21 +351,26 @@ fn take(listener: &TcpListener) -> Result<u64, String> {
 /// Disks and a connection that are busy on a machine.
 struct Busy<'a> {
     count: usize,
+    cores: usize,
     seconds: u64,
     machine: Kind,
     disks: &'a [&'a str],
     /// Their names in `/dev`.
     names: &'a [&'a str],
+    /// Functions that are given away, each with its disk.
+    given: &'a [&'a str],
 }
 
 /// Three disks on a machine that remaps interrupts.
 const fn remapped(count: usize, seconds: u64) -> Busy<'static> {
     Busy {
         count,
+        cores: 3,
         seconds,
         machine: Kind::Remaps,
         disks: &["virtio-blk-pci", "nvme,serial=late", "ide-hd,bus=ide.1"],
         names: &["vda", "nvme0n1", "sda"],
+        given: &[],
     }
 }
 
@@ -325,22 +378,38 @@ const fn remapped(count: usize, seconds: u64) -> Busy<'static> {
 const fn confined_load(count: usize, seconds: u64) -> Busy<'static> {
     Busy {
         count,
+        cores: 3,
         seconds,
         machine: Kind::Confined,
         disks: &[""; 4],
         names: &["vda", "vdb", "nvme0n1", "sda"],
+        given: &[],
+    }
+}
+
+/// The third one goes to another sandbox in each round.
+const fn given(count: usize, seconds: u64) -> Busy<'static> {
+    let names = &["vda", "vdb", "sda"];
+    Busy {
+        cores: 4,
+        machine: Kind::Gives,
+        names,
+        given: &["0000:00:07.0=/dev/nvme0n1"],
+        ..confined_load(count, seconds)
     }
 }
 
 /// Again and again, while disks and a connection are busy. Returns the log, and the bytes of the stream.
 fn busy(bench: &Bench, busy: &Busy) -> Result<(String, Result<u64, String>), String> {
     let (port, stream) = listen()?;
-    let devices = busy.names.iter().map(|name| format!(",/dev/{name}")).collect::<String>();
+    let names = busy.names.iter().map(|name| format!("/dev/{name}"));
+    let devices = names.chain(busy.given.iter().map(|pair| (*pair).to_owned()));
+    let devices = devices.map(|device| format!(",{device}")).collect::<String>();
     let text = run(
         bench,
         &Linux {
             kernel: "6.12",
-            cores: 3,
+            cores: busy.cores,
             script: include_str!("rounds.sh"),
             arguments: format!("{},{port}{devices}", busy.count),
             machine: busy.machine,
@@ -462,6 +531,26 @@ fn release(bench: &Bench, script: &'static str, right: &str) -> Result<String, S
         },
     )?;
     Ok(right.into())
+}
+
+/// Each kind of device in turn, the refusals of those that are in use, and steps that fail once one is taken.
+fn each_device(bench: &Bench) -> Result<String, String> {
+    let text = run(
+        bench,
+        &Linux {
+            kernel: "6.12",
+            cores: 4,
+            script: include_str!("devices.sh"),
+            arguments: String::new(),
+            machine: Kind::Gives,
+            disks: &[""; 4],
+            limit: Duration::from_secs(230),
+        },
+    )?;
+    complaints(&text)?;
+    let [given, refused] =
+        ["given", "refused"].map(|what| text.matches(&format!("under: {what} ")).count());
+    Ok(format!("{given} given, {refused} refused"))
 }
 
 /// Each step fails in turn.

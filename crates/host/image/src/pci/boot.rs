@@ -3,7 +3,7 @@
 use super::{at, decode, halves, pcie};
 use bulkhead_layout::image::ConfigOp;
 use bulkhead_layout::pci::{COMMAND, INTX_OFF};
-use bulkhead_plan::{BarKind, Bridge, Function, Machine, PciRoot, Span};
+use bulkhead_plan::{BarKind, Bridge, Function, Guest, Machine, PciRoot, Plan, Ports, Span};
 
 /// Returns the steps that bring PCI to the described state, from whatever the firmware made of it. Bridges come first,
 /// so that functions behind them can be reached.
@@ -31,16 +31,58 @@ pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
     ops
 }
 
-/// Returns steps that change nothing: the machine's functions and buses are those that are described.
-pub fn running(machine: &Machine) -> Vec<ConfigOp> {
+/// Returns steps for a Linux that runs: the machine's functions and buses are those that are described. Functions that
+/// it gives away are where they are described, and silent.
+pub fn running(plan: &Plan) -> Vec<ConfigOp> {
     let mut ops = Vec::new();
-    for function in &machine.functions {
+    for function in &plan.machine.functions {
         let op =
             |offset, value| ConfigOp { bdf: function.bdf.0, offset, kind: ConfigOp::EXPECT, value };
         ops.push(op(0, ids(function)));
         ops.extend(function.bridge.map(|bridge| op(at::BUSES, buses(function, bridge))));
     }
+    let others = || plan.sandboxes.iter().filter(|sandbox| sandbox.guest != Guest::Running);
+    let given: Vec<_> = others().flat_map(|sandbox| &sandbox.functions).collect();
+    given.iter().for_each(|granted| taken(&granted.function, &mut ops));
+    // The Linux' own functions cannot pass for them, either.
+    let root = plan.machine.pci.as_ref().filter(|_| !given.is_empty());
+    for (root, port) in
+        root.into_iter().flat_map(|root| plan.machine.functions.iter().map(move |f| (root, f)))
+    {
+        let page = plan.machine.arch.facts().configuration(root.ecam, port.bdf).start as u32;
+        let validate =
+            |offset| ConfigOp { bdf: port.bdf.0, offset, kind: ConfigOp::VALIDATE, value: page };
+        ops.extend(port.bridge.and_then(|bridge| bridge.acs).map(validate));
+    }
+    for device in
+        others().flat_map(|sandbox| &sandbox.devices).filter(|device| device.irq.is_some())
+    {
+        let ports = |ports: &Ports| u32::from(ports.first) | u32::from(ports.last) << 16;
+        let kind = ConfigOp::TAKE_PORTS;
+        ops.extend(device.ports.iter().map(|p| ConfigOp {
+            kind,
+            value: ports(p),
+            ..ConfigOp::default()
+        }));
+    }
     ops
+}
+
+/// Steps for a function that a running Linux gives away. Its addresses are the Linux' choice, and have to be those that
+/// are described. They are written nevertheless: a reset forgets them.
+fn taken(function: &Function, ops: &mut Vec<ConfigOp>) {
+    let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
+    let bars: Vec<_> = function.bars.iter().flat_map(halves).collect();
+    ops.extend(
+        bars.iter().map(|(offset, start, _, low)| op(ConfigOp::EXPECT, *offset, start | low)),
+    );
+    ops.push(op(ConfigOp::TAKE, COMMAND, INTX_OFF));
+    ops.push(op(ConfigOp::TAKE, at::ROM, 0));
+    ops.extend(bars.iter().map(|(offset, start, ..)| op(ConfigOp::TAKE, *offset, *start)));
+    let messages = [function.msi.map(|msi| msi.at), function.msix.map(|msix| msix.at)];
+    ops.extend(messages.into_iter().flatten().map(|at| op(ConfigOp::TAKE, at.into(), 0)));
+    ops.extend(quiet(function).map(|op| ConfigOp { kind: ConfigOp::TAKE, ..op }));
+    ops.push(op(ConfigOp::TAKE, COMMAND, decode(function) | INTX_OFF));
 }
 
 /// A bridge's own bus and those behind it, as its register has them.
@@ -131,9 +173,9 @@ fn bridge_setup(page: u32, function: &Function, ops: &mut Vec<ConfigOp>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{function, io, machine, memory, port};
+    use super::super::samples::{function, grant, io, machine, memory, msix, port};
     use super::*;
-    use bulkhead_plan::{Ports, Resettable};
+    use bulkhead_plan::{Device, Resettable, Sandbox};
 
     #[test]
     fn a_bridge_gets_buses_and_windows() {
@@ -245,5 +287,50 @@ mod tests {
         assert_eq!(steps, expected);
         // Nothing of the chipset's own is written.
         assert!(ops.iter().all(|op| op.bdf != 0 || op.kind != ConfigOp::WRITE));
+    }
+
+    #[test]
+    fn a_running_linux_gives_functions_away_as_they_are_described() {
+        let bars = vec![io(2, 0xC040, 0x20), memory(4, true, 0xC0_0000_4000, 0x4000)];
+        let (msix, express) =
+            (msix(0x98, 2, 0xC0_0000_4000), Some(Resettable { at: 0x80, flr: false }));
+        let given = Function { bars, msix, pcie: express, ..function(0x100) };
+        let closed = Bridge { secondary: 1, subordinate: 1, acs: Some(0x148), ..Bridge::default() };
+        let machine = machine(vec![function(0), port(0x10, closed), given.clone()]);
+        let serial = Device {
+            irq: Some(3),
+            ports: vec![Ports { first: 0x2F8, last: 0x2FF }],
+            ..Device::default()
+        };
+        let of = |functions, devices| Sandbox { functions, devices, ..Sandbox::default() };
+        let linux =
+            Sandbox { guest: Guest::Running, ..of(vec![grant(function(0), false)], Vec::new()) };
+        let none = of(Vec::new(), vec![Device { irq: None, ..serial.clone() }]);
+        let plan = |sandboxes| Plan { machine: machine.clone(), sandboxes, ..Plan::default() };
+        let known = running(&plan(vec![none, linux.clone()]));
+        assert!(known.iter().all(|op| op.kind == ConfigOp::EXPECT) && known.len() == 4);
+        let ops = running(&plan(vec![of(vec![grant(given, false)], vec![serial]), linux]));
+        assert_eq!(ops[..4], known);
+        let steps: Vec<_> =
+            ops[4..].iter().map(|op| (op.bdf, op.kind, op.offset, op.value)).collect();
+        let step = |kind, offset, value| (0x100, kind, offset, value);
+        let (expect, take) = (ConfigOp::EXPECT, ConfigOp::TAKE);
+        let expected = [
+            step(expect, 0x18, 0xC041),
+            step(expect, 0x20, 0x400C),
+            step(expect, 0x24, 0xC0),
+            // It reaches no memory while the rest is written.
+            step(take, 0x04, 0x400),
+            step(take, 0x30, 0),
+            step(take, 0x18, 0xC040),
+            step(take, 0x20, 0x4000),
+            step(take, 0x24, 0xC0),
+            step(take, 0x98, 0),
+            step(take, 0x88, 0x2000),
+            step(take, 0x04, 0x403),
+            (0x10, ConfigOp::VALIDATE, 0x148, 0xB001_0000),
+            (0, ConfigOp::TAKE_PORTS, 0, 0x02FF_02F8),
+        ];
+        assert_eq!(steps, expected);
     }
 }

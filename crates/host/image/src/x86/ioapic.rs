@@ -162,7 +162,7 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
     let own = of(&plan.machine, &plan.sandboxes[index]);
     let pins = pins(&plan.ends(index));
     if plan.runs(index) && plan.machine.ioapic().is_some() {
-        return Ok(Some(running(&plan.machine)));
+        return Ok(Some(running(plan)));
     }
     if own.is_empty() && pins == 0 {
         return Ok(None);
@@ -198,13 +198,17 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
     }))
 }
 
-/// Describes the lines for the monitor of a Linux that runs already. It has all of them, and says itself how each
-/// signals: nobody else has one.
-fn running(machine: &Machine) -> Lines {
+/// Describes the lines for the monitor of a Linux that runs already. It has all of them that nobody else has, and says
+/// itself how each signals. Others' signal by edges, so no end of a level's interrupt concerns them.
+fn running(plan: &Plan) -> Lines {
+    let machine = &plan.machine;
     let count = count(machine);
+    let others = plan.sandboxes.iter().filter(|sandbox| sandbox.guest != Guest::Running);
+    let others =
+        others.flat_map(|sandbox| of(machine, sandbox)).fold(0, |set, (line, _)| set | 1 << line);
     Lines {
         registers: machine.ioapic().map_or(0, |i| MMIO_VA + i.base),
-        own: u32::MAX >> (u32::BITS - count.clamp(1, u32::BITS)),
+        own: u32::MAX >> (u32::BITS - count.clamp(1, u32::BITS)) & !others,
         count,
         level_vectors: [u64::MAX; 4],
         ..Lines::default()
@@ -378,6 +382,14 @@ mod tests {
     }
 
     use Trigger::{Edge, LevelHigh, LevelLow};
+
+    #[test]
+    fn a_running_linux_has_all_lines_but_those_of_others() {
+        let linux = Sandbox { guest: Guest::Running, ..sandbox(false, &[(3, Edge)]) };
+        let plan = plan(vec![sandbox(false, &[(4, Edge)]), linux]);
+        let own = |index| lines(&plan, index, None).unwrap().unwrap().own;
+        assert_eq!([own(0), own(1)], [1 << 4, 0xFF_FFEF]);
+    }
 
     #[test]
     fn lines_are_those_of_devices() {

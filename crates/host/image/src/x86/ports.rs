@@ -45,6 +45,15 @@ fn owned(plan: &Plan, port: u32) -> bool {
     let mut devices = plan.sandboxes.iter().flat_map(|s| &s.devices);
     devices
         .any(|d| d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port)))
+        || given(plan, port)
+}
+
+/// Tells if a port is one of a function that a running Linux has given away.
+fn given(plan: &Plan, port: u32) -> bool {
+    let others = (0..plan.sandboxes.len()).filter(|n| plan.block.is_some() && !plan.runs(*n));
+    let functions = others.flat_map(|n| &plan.sandboxes[n].functions);
+    let mut bars = functions.flat_map(|granted| &granted.function.bars);
+    bars.any(|bar| bar.kind == BarKind::Io && bar.span.contains(port.into()))
 }
 
 /// Ports that a Linux which runs already has no more: they reset the machine, put it to sleep, or call its firmware.
@@ -115,4 +124,29 @@ pub fn absent(plan: &Plan, runs: bool) -> Vec<Quiet> {
         }
     }
     ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_plan::{Bar, Function, Granted, Guest, Sandbox, Span};
+
+    #[test]
+    fn a_running_linux_has_no_ports_of_functions_that_it_gave_away() {
+        let of = |guest, start| {
+            let bars = vec![Bar { number: 2, kind: BarKind::Io, span: Span { start, len: 0x20 } }];
+            let function = Function { bars, ..Function::default() };
+            let functions = vec![Granted { function, ..Granted::default() }];
+            Sandbox { guest, functions, ..Sandbox::default() }
+        };
+        let sandboxes = vec![of(Guest::default(), 0xC000), of(Guest::Running, 0xD000)];
+        let mut plan = Plan { sandboxes, block: Some(Span::default()), ..Plan::default() };
+        for (port, has) in
+            [(0xBFFF, true), (0xC000, false), (0xC01F, false), (0xC020, true), (0xD000, true)]
+        {
+            assert_eq!(left(&plan, port), has, "{port:#x}");
+        }
+        plan.block = None;
+        assert!(!given(&plan, 0xC000));
+    }
 }

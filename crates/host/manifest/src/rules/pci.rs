@@ -245,19 +245,6 @@ pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Returns the reason why the DMA of two functions cannot be told apart, if there is one. They are in one group, or
-/// have a requester ID in common.
-fn alike(a: &Function, b: &Function) -> Option<String> {
-    let ids = |f: &Function| f.requesters.clone().into_iter().chain([f.bdf]);
-    match a.group {
-        Some(group) if b.group == Some(group) => Some(format!("are in IOMMU group {group}")),
-        _ => {
-            let common = ids(a).find(|id| ids(b).any(|other| other == *id))?;
-            Some(format!("both appear as {common}"))
-        }
-    }
-}
-
 /// Functions that the IOMMU cannot tell apart have one owner.
 pub fn pci_group(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
@@ -266,7 +253,7 @@ pub fn pci_group(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let mut clashes = others.filter_map(|other| {
             let same = other.function.bdf == grant.function.bdf;
             // That has a rule of its own.
-            Some((other, alike(other.function, grant.function).filter(|_| !same)?))
+            Some((other, other.function.alike(grant.function).filter(|_| !same)?))
         });
         if let Some((first, how)) = clashes.next() {
             let message = format!(
