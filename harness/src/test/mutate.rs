@@ -478,7 +478,7 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
         manifest.0 = manifest.0.replace("[\"uart1\"]", rights);
         let locks = |from: &str| manifest.0.replacen(from, &format!("{from}lockable = true\n"), 1);
         manifest.0 = locks("name = \"victim\"\n")
-            .replace("artifact:victim\"", "artifact:victim\", args = \"lock\"");
+            .replace("artifact:victim\", args = \"\"", "artifact:victim\", args = \"lock\"");
     }
     let folder = match mutation.out {
         Out::Build if mutated => monitor_without(mutation.guarantee)?,
