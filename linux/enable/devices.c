@@ -162,12 +162,14 @@ void bh_unmap_functions(pgd_t *tables)
 static struct {
 	u16 ids[ARRAY_SIZE(((struct bh_late *)0)->functions)];
 	u32 count;
+	/* Ports above them, which would fall asleep without them. */
+	struct pci_dev *above[ARRAY_SIZE(((struct bh_late *)0)->functions)];
+	/* As many of them are away. */
+	u32 away;
 	u16 ports[8];
 	u32 port_count;
 	/* Those of a driver's. */
 	struct device *serial[8];
-	/* This Linux does not have them. */
-	bool gone;
 } taken;
 
 static struct pci_dev *function_of(u16 id)
@@ -230,8 +232,30 @@ static int can_go(u16 id)
 		return -ENODEV;
 	}
 	err = device_for_each_child(&dev->dev, (void *)pci_name(dev), in_use);
+	/* Its driver would wait for whoever has it open. */
+	if (dev->driver && !strcmp(dev->driver->name, "vfio-pci")) {
+		pr_err("bulkhead: %s: vfio-pci has it: unbind that first\n", pci_name(dev));
+		err = -EIO;
+	}
 	pci_dev_put(dev);
 	return err;
+}
+
+/* Tells if a rescan has found one that is away. */
+int bh_found_again(void)
+{
+	struct pci_dev *dev;
+	u32 i;
+
+	for (i = 0; i < taken.away; i++) {
+		dev = function_of(taken.ids[i]);
+		if (!dev)
+			continue;
+		pr_err("bulkhead: %s was found again by a rescan meanwhile: try once more\n", pci_name(dev));
+		pci_dev_put(dev);
+		return -EAGAIN;
+	}
+	return 0;
 }
 
 #if IS_BUILTIN(CONFIG_SERIAL_8250)
@@ -251,10 +275,29 @@ static struct uart_port *serial_at(u16 port)
 	}
 	return NULL;
 }
+
+/* Tells if another one has the same device: its driver could not leave one alone. */
+static bool shares_device(struct uart_port *uart)
+{
+	struct uart_port *other;
+	int line;
+
+	for (line = 0; line < CONFIG_SERIAL_8250_NR_UARTS; line++) {
+		other = &serial8250_get_port(line)->port;
+		if (other != uart && other->type != PORT_UNKNOWN && other->dev == uart->dev)
+			return true;
+	}
+	return false;
+}
 #else
 static struct uart_port *serial_at(u16 port)
 {
 	return NULL;
+}
+
+static bool shares_device(struct uart_port *uart)
+{
+	return false;
 }
 #endif
 
@@ -263,6 +306,14 @@ static int port_can_go(u16 port)
 {
 	struct uart_port *uart = serial_at(port);
 
+	if (!IS_BUILTIN(CONFIG_SERIAL_8250)) {
+		pr_err("bulkhead: this kernel does not tell if the serial port %#x is in use: give none away\n", port);
+		return -EIO;
+	}
+	if (uart && shares_device(uart)) {
+		pr_err("bulkhead: ttyS%d has its driver together with another port: give none of them away\n", uart->line);
+		return -EIO;
+	}
 	if (!uart || (!uart_console(uart) && !(uart->state && tty_port_users(&uart->state->port))))
 		return 0;
 	pr_err("bulkhead: ttyS%d is in use: stop what has it open, or take it out of console=\n", uart->line);
@@ -308,14 +359,18 @@ int bh_find_taken(const struct bh_config_op *ops, u32 count)
 	taken.count = taken.port_count = 0;
 	for (i = 0; i < count; i++) {
 		if (ops[i].kind == BH_TAKE_PORTS) {
-			if (taken.port_count == ARRAY_SIZE(taken.ports))
+			if (taken.port_count == ARRAY_SIZE(taken.ports)) {
+				pr_err("bulkhead: more than %zu serial ports cannot be given away\n", ARRAY_SIZE(taken.ports));
 				return -E2BIG;
+			}
 			taken.ports[taken.port_count++] = ops[i].value;
 		}
 		if (ops[i].kind != BH_TAKE || (taken.count && taken.ids[taken.count - 1] == ops[i].bdf))
 			continue;
-		if (taken.count == ARRAY_SIZE(taken.ids))
+		if (taken.count == ARRAY_SIZE(taken.ids)) {
+			pr_err("bulkhead: more than %zu PCI functions cannot be given away\n", ARRAY_SIZE(taken.ids));
 			return -E2BIG;
+		}
 		taken.ids[taken.count++] = ops[i].bdf;
 	}
 	return all_can_go();
@@ -340,6 +395,9 @@ static int take(u16 id)
 	if (err)
 		pr_err("bulkhead: %s: its reset fails (%d)\n", pci_name(dev), err);
 	pm_runtime_put_noidle(&dev->dev);
+	if (dev->bus->self)
+		pm_runtime_get_sync(&dev->bus->self->dev);
+	taken.above[taken.away++] = pci_dev_get(dev->bus->self);
 	pci_stop_and_remove_bus_device(dev);
 	pci_dev_put(dev);
 	return err;
@@ -353,7 +411,6 @@ int bh_take_functions(void)
 	pci_lock_rescan_remove();
 	/* Somebody can have used one since. */
 	err = all_can_go();
-	taken.gone = !err;
 	for (i = 0; i < taken.port_count && !err; i++)
 		take_port(i);
 	for (i = 0; i < taken.count && !err; i++)
@@ -388,13 +445,15 @@ void bh_give_functions(void)
 {
 	u32 i;
 
-	if (!taken.gone)
-		return;
 	pci_lock_rescan_remove();
-	for (i = 0; i < taken.count; i++)
+	for (i = 0; i < taken.away; i++) {
 		give(taken.ids[i]);
+		if (taken.above[i])
+			pm_runtime_put(&taken.above[i]->dev);
+		pci_dev_put(taken.above[i]);
+	}
 	for (i = 0; i < taken.port_count; i++)
 		give_port(i);
 	pci_unlock_rescan_remove();
-	taken.gone = false;
+	taken.away = 0;
 }

@@ -335,12 +335,12 @@ static void reset_others(void)
 }
 
 /* Gives memory and cores back. */
-static void undo(void)
+static int undo(void)
 {
 	/* Devices look at tables in the block, so nobody else gets that. */
 	if (atomic_read(&confined) == 1) {
 		pr_err("bulkhead: devices were not given back, and the block stays as it is: reboot this machine\n");
-		return;
+		return -EIO;
 	}
 	if (machine.va) {
 		memset(machine.va, 0, machine.len);
@@ -357,6 +357,7 @@ static void undo(void)
 	bh_give_functions();
 	free_tables(machine.tables);
 	machine.tables = NULL;
+	return 0;
 }
 
 /* Copies the image to its memory, and moves it there. */
@@ -452,6 +453,10 @@ static int enable(const struct bh_image *image)
 
 	if (machine.on)
 		return -EALREADY;
+	if (atomic_read(&confined) == 1) {
+		pr_err("bulkhead: devices were not given back by the last image: reboot this machine\n");
+		return -EIO;
+	}
 	machine.longest = 0;
 	if (image->len < sizeof(file) || copy_from_user(&file, from, sizeof(file)))
 		return -EFAULT;
@@ -491,6 +496,8 @@ static int enable(const struct bh_image *image)
 		err = bh_offline(given, &machine.gone);
 	if (!err && fails(5))
 		err = -EIO;
+	if (!err)
+		err = bh_found_again();
 	if (err)
 		goto failed;
 	/* The cores that go are others' from here on. */
@@ -523,7 +530,9 @@ failed:
 		reset_others();
 	if (held)
 		cpu_hotplug_enable();
-	undo();
+	/* Devices would look at memory of a module that is gone. */
+	if (undo())
+		__module_get(THIS_MODULE);
 	kfree(given);
 	kfree(late);
 	return err;
@@ -550,7 +559,10 @@ static int disable(void)
 	machine.on = false;
 	kfree(machine.late);
 	machine.late = NULL;
-	undo();
+	/* The module stays with the block, and nothing is enabled again. */
+	err = undo();
+	if (err)
+		return err;
 	module_put(THIS_MODULE);
 	pr_info("bulkhead: this Linux has its machine again\n");
 	return 0;
@@ -573,8 +585,9 @@ static long control(struct file *unused, unsigned int request, unsigned long arg
 		break;
 	case BH_STATE:
 		state.on = machine.on;
-		state.at = machine.on ? machine.at : 0;
-		state.len = machine.on ? machine.len : 0;
+		/* Also a block that stays lost. */
+		state.at = machine.at;
+		state.len = machine.at ? machine.len : 0;
 		state.longest = machine.longest;
 		state.entry = machine.entry;
 		state.whole = machine.whole;

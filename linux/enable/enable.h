@@ -28,6 +28,7 @@ int bh_map_functions(pgd_t *tables);
 void bh_unmap_functions(pgd_t *tables);
 int bh_find_taken(const struct bh_config_op *ops, u32 count);
 int bh_take_functions(void);
+int bh_found_again(void);
 void bh_give_functions(void);
 
 /* apic.c: the local APIC of the processor that this runs on, in xAPIC or in x2APIC mode. Registers by their offset. */

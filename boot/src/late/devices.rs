@@ -331,7 +331,7 @@ impl<'a> Devices<'a> {
 }
 
 /// Access control registers of ports, as the Linux had them; 0: not touched.
-static PORTS: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
+static PORTS: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 
 /// Each port that validates its requesters' IDs, with a place to keep its register.
 fn ports(ops: &[ConfigOp]) -> impl Iterator<Item = (&ConfigOp, Option<&'static AtomicU32>)> {

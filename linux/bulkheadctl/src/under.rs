@@ -47,6 +47,9 @@ pub fn enable(file: &str) -> Result<String, Wrong> {
 /// Ends the image that runs, and before it the sandboxes that the manifest lets this end.
 pub fn disable(wait: Duration) -> Result<String, Wrong> {
     let state = late::state().map_err(|why| wrong(&why))?;
+    if state.on == 0 && state.at != 0 {
+        return Err(status()?.trim_end().into());
+    }
     if state.on != 0 {
         end_others(wait)?;
     }
@@ -81,7 +84,13 @@ fn end_others(wait: Duration) -> Result<(), Wrong> {
 /// Tells if an image runs, and where.
 pub fn status() -> Result<String, Wrong> {
     let state = late::state().map_err(|why| wrong(&why))?;
+    let kept = format!(
+        "off; {} MiB at {:#x} are lost, because devices were not given back: reboot this machine\n",
+        state.len >> 20,
+        state.at
+    );
     Ok(match state.on {
+        0 if state.at != 0 => kept,
         0 => "off: this Linux has the machine\n".into(),
         _ => format!(
             "on: {} MiB at {:#x} are other sandboxes'; {} us in all, {} us the longest pause of a core\n",
