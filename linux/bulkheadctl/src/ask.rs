@@ -160,7 +160,11 @@ impl Other<'_> {
     }
 
     fn late(&self, what: &str) -> Wrong {
-        let now = self.status().map_or("unknown", |now| name_of(now.state));
+        let now = self.status();
+        if now.as_ref().is_ok_and(|now| now.locked) {
+            return format!("`{}` has locked itself meanwhile", self.name);
+        }
+        let now = now.map_or("unknown", |now| name_of(now.state));
         format!("waited {} s for `{}`, {what}: it is {now}", self.wait.as_secs(), self.name)
     }
 }

@@ -5,10 +5,8 @@ use crate::Wrong;
 use crate::ask::{Other, granted};
 use crate::machine::{Machine, Status};
 use crate::why::Reader;
-use bulkhead_layout::PAGE;
 use bulkhead_layout::load::{HEAD, LABEL, MAGIC};
 use bulkhead_layout::map::GUEST_LOW_END;
-use bulkhead_linux::channel::{self, Channel};
 use bulkhead_linux::devmem::Registers;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -42,7 +40,7 @@ pub fn load(
 /// Writes what was packed from a file, and restarts the sandbox with it.
 pub fn run(
     other: &Other,
-    channel: &Channel,
+    channel: &Registers,
     room: u64,
     (file, packed): (&str, &[u8]),
     why: &Result<Reader, Wrong>,
@@ -53,7 +51,7 @@ pub fn run(
         let room = room.saturating_sub(LABEL);
         return Err(format!("{file} takes {len} bytes; the channel for `{name}` has {room}"));
     }
-    write(channel.memory(), packed)?;
+    write(channel, packed)?;
     let now = again(other, why)?;
     if now.loaded {
         return Ok(now);
@@ -77,32 +75,38 @@ pub fn unload(
 /// Takes what was loaded away, with its name.
 pub fn clear(
     other: &Other,
-    channel: &Channel,
+    channel: &Registers,
     room: u64,
     why: &Result<Reader, Wrong>,
 ) -> Result<Status, Wrong> {
-    channel.memory().set64(PAGE as usize, 0);
+    // Nothing is lost if it cannot be ended.
+    let name = label(channel, room);
+    let before = u64::from(channel.get32(0)) | u64::from(channel.get32(4)) << 32;
+    channel.set64(0, 0);
     set_label(channel, room, "");
-    again(other, why)
+    again(other, why).inspect_err(|_| {
+        channel.set64(0, before);
+        set_label(channel, room, name.as_deref().unwrap_or_default());
+    })
 }
 
 /// Offset of the name in a channel of so many bytes.
 fn label_at(room: u64) -> usize {
-    (PAGE + room - LABEL) as usize
+    (room - LABEL) as usize
 }
 
 /// Leaves the name of what is created.
-pub fn set_label(channel: &Channel, room: u64, name: &str) {
+pub fn set_label(channel: &Registers, room: u64, name: &str) {
     let mut bytes = [0; LABEL as usize];
     let len = name.len().min(bytes.len() - 1);
     bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
     let words = bytes.chunks(8).map(word).enumerate();
-    words.for_each(|(n, word)| channel.memory().set64(label_at(room) + n * 8, word));
+    words.for_each(|(n, word)| channel.set64(label_at(room) + n * 8, word));
 }
 
 /// The name that was left: a claim of whoever wrote it, so what is no name is none.
-pub fn label(channel: &Channel, room: u64) -> Option<String> {
-    let words = (0..LABEL as usize / 4).map(|n| channel.memory().get32(label_at(room) + n * 4));
+pub fn label(channel: &Registers, room: u64) -> Option<String> {
+    let words = (0..LABEL as usize / 4).map(|n| channel.get32(label_at(room) + n * 4));
     let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).take_while(|byte| *byte != 0).collect();
     let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
     let name = String::from_utf8(bytes).ok()?;
@@ -114,18 +118,16 @@ pub fn target<'a>(
     machine: &'a Machine,
     name: &'a str,
     wait: Duration,
-) -> Result<(Other<'a>, Channel, u64), Wrong> {
+) -> Result<(Other<'a>, Registers, u64), Wrong> {
     let index = machine.index(name)?;
-    let Some((channel, room)) = machine.loads(index) else {
+    let Some((channel, gpa, room)) = machine.loads(index) else {
         return Err(format!(
             "`{0}` may not load `{name}`; a [[channel]] with kind = \"program\", from = \"{0}\", to = [\"{name}\"] in the manifest would let it",
             machine.info.name
         ));
     };
-    let open = channel::named(channel).and_then(|ends| match &ends[..] {
-        [end] => end.open(),
-        _ => Err(std::io::ErrorKind::InvalidData.into()),
-    });
+    // By its address: a Linux that ran first has no PCI function for it.
+    let open = Registers::memory(gpa, room);
     let open = open.map_err(|why| format!("channel {channel}: {why}"))?;
     Ok((Other { machine, index, name, wait }, open, room))
 }
@@ -139,19 +141,18 @@ fn again(other: &Other, why: &Result<Reader, Wrong>) -> Result<Status, Wrong> {
 
 /// Writes it, its first word last, so that it is never taken for whole before it is; and reads it back.
 fn write(memory: &Registers, packed: &[u8]) -> Result<(), Wrong> {
-    let base = PAGE as usize;
     let words: Vec<u64> = packed.chunks(8).map(word).collect();
-    memory.set64(base, 0);
+    memory.set64(0, 0);
     fence(Ordering::SeqCst);
     let rest = || words.iter().enumerate().skip(1);
-    rest().for_each(|(n, word)| memory.set64(base + n * 8, *word));
+    rest().for_each(|(n, word)| memory.set64(n * 8, *word));
     fence(Ordering::SeqCst);
-    let half = |at: usize| u64::from(memory.get32(base + at));
+    let half = |at: usize| u64::from(memory.get32(at));
     let read = |n: usize| half(n * 8) | half(n * 8 + 4) << 32;
     if let Some((n, _)) = rest().find(|(n, word)| read(*n) != **word) {
         return Err(format!("byte {:#x} did not stay as it was written", n * 8));
     }
-    memory.set64(base, words.first().copied().unwrap_or(0));
+    memory.set64(0, words.first().copied().unwrap_or(0));
     fence(Ordering::SeqCst);
     Ok(())
 }

@@ -88,10 +88,10 @@ impl Machine {
         self.reports[index].is_some()
     }
 
-    /// The channel through which it may load a program into that one, and that channel's bytes.
-    pub fn loads(&self, index: usize) -> Option<(&str, u64)> {
+    /// The channel through which it may load a program into that one, its address, and its bytes.
+    pub fn loads(&self, index: usize) -> Option<(&str, u64, u64)> {
         let found = self.info.windows.iter().find(|window| window.loads == Some(index));
-        found.map(|window| (window.name.as_str(), window.size))
+        found.map(|window| (window.name.as_str(), window.gpa, window.size))
     }
 
     /// Its view of a sandbox, without asking for facts that it has no right to.

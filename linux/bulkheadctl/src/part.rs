@@ -102,12 +102,16 @@ fn hold(system: &Path, wait: Duration) -> Result<File, Wrong> {
 
 /// Why a bay cannot be had now.
 fn taken(machine: &Machine, bay: &str, wait: Duration) -> Option<String> {
+    let index = machine.index(bay).ok()?;
+    if machine.loads(index).is_none() {
+        return Some("is not this sandbox' to create in".into());
+    }
     let (other, channel, room) = match target(machine, bay, wait) {
         Ok(found) => found,
-        Err(_) => return Some("is not this sandbox' to create in".into()),
+        Err(why) => return Some(format!("cannot be reached: {why}")),
     };
     match machine.status(other.index) {
-        Err(_) => Some("is not this sandbox' to start".into()),
+        Err(why) => Some(format!("does not tell its state: {why}")),
         Ok(now) if now.loaded || lives(now.state) => {
             Some(format!("has `{}`", label(&channel, room).as_deref().unwrap_or("something")))
         }
@@ -123,9 +127,11 @@ pub fn bays<'a>(
     wait: Duration,
 ) -> impl Iterator<Item = (&'a str, Option<String>)> {
     let all = machine.info.sandboxes.iter().enumerate().filter(|(n, _)| reader.bay(*n));
-    all.filter_map(move |(_, bay)| {
+    all.filter_map(move |(index, bay)| {
         let (_, channel, room) = target(machine, bay, wait).ok()?;
-        Some((bay.as_str(), label(&channel, room)))
+        // Memory of before the machine's start can look like a name.
+        let loaded = machine.status(index).is_ok_and(|now| now.loaded);
+        Some((bay.as_str(), label(&channel, room).filter(|_| loaded)))
     })
 }
 

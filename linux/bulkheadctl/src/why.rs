@@ -5,6 +5,7 @@ use crate::Wrong;
 use crate::machine::Machine;
 use bulkhead_explain::{Explained, explain, owner};
 use bulkhead_layout::report::{CONDITION_NAMES, Denial, KIND_NAMES};
+use bulkhead_linux::late;
 use bulkhead_manifest::{Options, load, render};
 use bulkhead_plan::{Plan, RIGHTS};
 use std::path::{Path, PathBuf};
@@ -80,11 +81,28 @@ impl Reader {
     }
 }
 
+/// Cores of the machine, those that were given away among them.
+fn cores() -> usize {
+    let present = std::fs::read_to_string("/sys/devices/system/cpu/present");
+    let last = present.ok().and_then(|text| text.trim().rsplit(['-', ',']).next()?.parse().ok());
+    last.map_or(usize::MAX, |last: usize| last + 1)
+}
+
 /// The manifest's plan, as the image was laid out by.
 fn plan(path: &Path, machine: &Machine) -> Result<Plan, Wrong> {
     let options = Options { skip_files: true, skip_admission: true, ..Options::default() };
-    let checked = load(path, &options).and_then(|checked| checked.plan(machine.info.image));
-    let plan = checked.map_err(|found| render::human(&found, false))?;
+    let text = |found| render::human(&found, false);
+    let checked = load(path, &options).map_err(text)?;
+    let plan = match late::state().ok().filter(|state| state.on != 0) {
+        None => checked.plan(machine.info.image).map_err(text)?,
+        // The image lies where this Linux had room, and has this Linux as its last sandbox.
+        Some(state) => {
+            let late = checked.system.under_linux(state.at, cores());
+            let late = late.map_err(|why| format!("{}: {}", path.display(), why.message))?;
+            let plan = late.plan(machine.info.image);
+            plan.map_err(|_| format!("{} does not fit in this image's block", path.display()))?
+        }
+    };
     let names: Vec<&str> = plan.sandboxes.iter().map(|s| s.name.as_str()).collect();
     if names != machine.info.sandboxes {
         let has = machine.info.sandboxes.join(", ");

@@ -4,6 +4,7 @@
 use crate::check::{self, Options};
 use crate::diagnostic::{Diagnostic, Diagnostics, join};
 use crate::raw::{Guest, Part, Sandbox};
+use crate::rules::names::{not_plain, wrong_name};
 use crate::rules::{Context, guests};
 use crate::size;
 use crate::source::{Document, Location, k};
@@ -74,6 +75,17 @@ pub fn load(
         }
         None => return Err(Diagnostics::new(vec![missing(&document)])),
     };
+    if let Some(why) = not_plain(&part.name) {
+        let at = document.at(&[k("part"), k("name")]);
+        return Err(Diagnostics::new(vec![wrong_name("part", &part.name, &why, at)]));
+    }
+    let written = document.get(&[k("part"), k("guest"), k("access")]);
+    if let Some(access) = written.filter(|access| access.get_ref().as_str() != Some("rwx")) {
+        let at = document.location(access.span());
+        let message = "a part has all rights to its memory".to_owned();
+        let help = "leave `access` out: the bay's tables were made before the part was";
+        return Err(Diagnostics::new(vec![Diagnostic::new("part-guest", at, message).help(help)]));
+    }
     let Guest::Bare { program, args, .. } = &part.guest else {
         let at = document.at(&[k("part"), k("guest"), k("kind")]);
         let finding = Diagnostic::new("part-guest", at, "a part is a bare guest".to_owned());
@@ -106,6 +118,12 @@ fn choose(
     part: &Part,
     taken: &impl Fn(&str) -> Option<String>,
 ) -> Result<(usize, String), Box<Diagnostic>> {
+    if cx.knows(&part.name) {
+        let at = document.at(&[k("part"), k("name")]);
+        let message = format!("`{}` is a sandbox of the system", part.name);
+        let finding = Diagnostic::new("name-twice", at, message);
+        return Err(Box::new(finding.help("give the part another name")));
+    }
     let bays = cx.sandboxes.iter().filter(|sandbox| cx.bays.contains(&sandbox.index));
     let memory = |text: &str| size::parse(text).unwrap_or(0);
     let wrong = |sandbox: &Sandbox| {

@@ -118,6 +118,9 @@ fn findings_of_all_rules_are_placed_in_the_part() {
             "part-guest",
             3,
         ),
+        (text("4 MiB", "").replace("args = \"fast\"", "access = \"segments\""), "part-guest", 3),
+        (text("4 MiB", "").replace("\"camera\"\n", "\"Camera\"\n"), "name-plain", 2),
+        (text("4 MiB", "").replace("\"camera\"\n", "\"ground\"\n"), "name-twice", 2),
         ("name = 1".into(), "missing-key", 1),
         ("[part".into(), "syntax", 1),
     ];

@@ -155,7 +155,7 @@ impl System {
         if let Some(shared) = self.mmio.first() {
             let name = &shared.name;
             let message =
-                format!("registers `{name}` cannot be shared under a Linux: it has all devices");
+                format!("registers `{name}` cannot be shared under a Linux: it keeps such devices");
             return refused(&shared.place, message, "leave it away");
         }
         if let Some(role) = self.roles.first() {

@@ -6,6 +6,7 @@
 
 mod attack;
 mod audit;
+mod bays;
 mod mutant;
 
 pub use mutant::{LOCAL, RELEASE};
@@ -87,6 +88,7 @@ pub fn jobs() -> Vec<Job> {
         jobs.push(Job::one(name, 150, move |bench| crash_kernel(bench, place)));
     }
     jobs.extend(audit::jobs());
+    jobs.extend(bays::jobs());
     jobs.extend(mutant::jobs());
     jobs.extend(attack::jobs());
     jobs
@@ -211,6 +213,14 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
     }
     let strike = std::fs::read(artifacts().join(STRIKE)).map_err(|e| format!("{STRIKE}: {e}"))?;
     file(STRIKE, strike);
+    if linux.script.contains(bays::IMAGE) {
+        let late = bulkhead_run::build_late(&bays::system(bench)?, &artifacts(), linux.cores);
+        archive.add(
+            &format!("/late/{}", bays::IMAGE),
+            Entry::File(0o644, late.map_err(|e| e.to_string())?.file()),
+        );
+        bays::files(&mut archive)?;
+    }
     bytes.extend(archive.to_bytes());
     let path = bench.dir.join("initramfs.cpio");
     std::fs::write(&path, bytes).map_err(|e| format!("{}: {e}", path.display()))?;

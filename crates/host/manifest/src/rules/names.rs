@@ -50,23 +50,34 @@ const OWN_MARKS: [&str; 3] = ["denied", "blocked", "lost"];
 /// Names are short and plain: they go into fixed fields, files and commands.
 pub fn name_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for (what, name, at) in names(cx) {
-        let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let why = if name.is_empty() {
-            "it is empty".to_owned()
-        } else if name.len() >= NAME {
-            format!("it has {} bytes", name.len())
-        } else if let Some(wrong) = name.chars().find(|c| !letters(*c)) {
-            format!("it contains {wrong:?}")
-        } else if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
-            "it does not start with a letter".to_owned()
-        } else if what == "sandbox" && OWN_MARKS.contains(&name) {
+        let own = (what == "sandbox" && OWN_MARKS.contains(&name)).then(|| {
             "lines of `bulkhead run` itself begin with it, and a guest's with its name".to_owned()
-        } else {
-            continue;
-        };
-        let message = format!("`{}` cannot be the name of a {what}: {why}", brief(name));
-        let help = format!("use 1 to {} of a-z, 0-9 and -, a letter first", NAME - 1);
-        found.push(Diagnostic::new("name-plain", at, message).label("this name").help(help));
+        });
+        if let Some(why) = not_plain(name).or(own) {
+            found.push(wrong_name(what, name, &why, at));
+        }
+    }
+}
+
+/// The finding for a name that cannot be one.
+pub fn wrong_name(what: &str, name: &str, why: &str, at: Location) -> Diagnostic {
+    let message = format!("`{}` cannot be the name of a {what}: {why}", brief(name));
+    let help = format!("use 1 to {} of a-z, 0-9 and -, a letter first", NAME - 1);
+    Diagnostic::new("name-plain", at, message).label("this name").help(help)
+}
+
+/// Why a text cannot be a name, if it cannot.
+pub fn not_plain(name: &str) -> Option<String> {
+    let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() {
+        Some("it is empty".to_owned())
+    } else if name.len() >= NAME {
+        Some(format!("it has {} bytes", name.len()))
+    } else if let Some(wrong) = name.chars().find(|c| !letters(*c)) {
+        Some(format!("it contains {wrong:?}"))
+    } else {
+        let letter = name.starts_with(|c: char| c.is_ascii_lowercase());
+        (!letter).then(|| "it does not start with a letter".to_owned())
     }
 }
 
