@@ -3,9 +3,10 @@
 use super::Found;
 use super::figure::{Figure, Must};
 use super::system::{Ran, System, entries, event};
-use crate::Failure;
 use crate::rows::Row;
 use crate::selftest;
+use crate::{Failure, build};
+use bulkhead_initramfs::{Archive, Entry};
 use bulkhead_layout::marker::id;
 use bulkhead_qemu::counts::Distribution;
 
@@ -87,6 +88,49 @@ pub fn driver() -> Found {
         busy.1,
         busy.2,
         loaded.counts.instructions(LINUX, None) as f64 / 1e9
+    ))])
+}
+
+/// Jitter beside parts that come and go in a bay.
+pub fn life() -> Found {
+    const SECONDS: u64 = 8;
+    /// Parts that come and go at least.
+    const LEAST: usize = 4;
+    const SCRIPT: &str =
+        "while bulkheadctl create /part.toml && bulkheadctl destroy part; do :; done";
+    const PART: &str = "[part]\nname = \"part\"\nmemory = \"4 MiB\"\nguest = { kind = \"bare\", program = \"duty\" }\n";
+    let idle = releases(&alone("flight-life-alone")?, ALONE)?;
+    let system = System::new("life", "life")
+        .with("flight", format!("seconds={SECONDS}"))
+        .changed("artifact:ctl.cpio", "life.cpio")
+        .precise();
+    let artifact = |name: &str| std::fs::read(build::target().join("artifacts").join(name));
+    let root = build::root();
+    let mut archive = Archive::default();
+    let mut add = |name: &str, bytes| archive.add(name, Entry::File(0o644, bytes));
+    add("/life.sh", SCRIPT.into());
+    add("/part.toml", PART.into());
+    add("/duty", artifact("duty")?);
+    // The command looks for the machine's description from the manifest's folder.
+    let manifest = std::fs::read_to_string(root.join("systems/bench/life.toml"))?;
+    let near = manifest.replace("../../machines/", "machines/");
+    add("/etc/bulkhead/system.toml", near.into());
+    let machine = "machines/qemu-q35.toml";
+    add(&format!("/etc/bulkhead/{machine}"), std::fs::read(root.join(machine))?);
+    std::fs::create_dir_all(system.dir())?;
+    let all = [artifact("ctl.cpio")?, archive.to_bytes()].concat();
+    std::fs::write(system.dir().join("life.cpio"), all)?;
+    let ran = system.run()?;
+    let busy = releases(&ran, SECONDS)?;
+    let text = ran.outcome.serials[1].text();
+    let [created, gone] = ["is created in bay", "is vacant"].map(|said| text.matches(said).count());
+    if gone < LEAST {
+        return Err(format!("{created} created and {gone} destroyed: no load\n{text}").into());
+    }
+    let jitter = Row::new("flight.jitter_life", "ns", busy.0.max as f64).against(idle.0.max as f64);
+    Ok(vec![Figure::new(jitter).must(Must::Above(selftest::BUSY[0] as f64)).note(format!(
+        "{}; {} missed; beside {created} parts that were created, and {gone} destroyed",
+        busy.1, busy.2
     ))])
 }
 
