@@ -1,7 +1,7 @@
-//! The smallest bare guest: it says its name and exits.
+//! The smallest bare guest: it says its name and exits; with `again` it begins anew, for measurements.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::{Context, println};
+use bulkhead_sdk::{Context, hypercall, mark, marker, println};
 
 bulkhead_sdk::entry!(guest);
 
@@ -13,5 +13,10 @@ fn guest(ctx: Context) -> u32 {
         ctx.info().memory >> 20,
         ctx.info().cores
     );
+    if ctx.arg("again").is_some() {
+        // The next life's first instruction ends this stretch.
+        mark!(marker::BEGIN | marker::id::RESTART);
+        hypercall::restart();
+    }
     0
 }

@@ -115,7 +115,7 @@ const LONG: &[Part] = &[
     part(&["flight.jitter_idle"], flight::idle),
     part(&["flight.jitter_io"], io::jitter),
     part(&["flight.jitter_driver"], flight::driver),
-    part(&["flight.jitter_life"], flight::life),
+    part(&["flight.jitter_life", "create.bare"], flight::life),
     part(&["flight.jitter_loaded", "flight.missed", "exits.flight"], flight::jitter),
     part(&["sched.oracle_"], sched::oracle),
     part(&["io.blk", "io.net", "io.monitor"], || io::requests(&io::AMD_VI)),
