@@ -155,7 +155,9 @@ fn device(out: &mut Lines, device: &DeviceEntry) {
     out.table("[[device]]");
     out.key("name", &quoted(&device.name));
     out.key("class", &quoted(&device.class));
-    out.key("ports", &list(&device.ports, ports));
+    if !device.ports.is_empty() {
+        out.key("ports", &list(&device.ports, ports));
+    }
     if !device.mmio.is_empty() {
         out.key("mmio", &list(&device.mmio, pair));
     }
