@@ -82,12 +82,17 @@ pub fn clear(
     // Nothing is lost if it cannot be ended.
     let name = label(channel, room);
     let before = u64::from(channel.get32(0)) | u64::from(channel.get32(4)) << 32;
-    channel.set64(0, 0);
-    set_label(channel, room, "");
+    wipe(channel, room);
     again(other, why).inspect_err(|_| {
         channel.set64(0, before);
         set_label(channel, room, name.as_deref().unwrap_or_default());
     })
+}
+
+/// Leaves neither program nor name.
+pub fn wipe(channel: &Registers, room: u64) {
+    channel.set64(0, 0);
+    set_label(channel, room, "");
 }
 
 /// Offset of the name in a channel of so many bytes.

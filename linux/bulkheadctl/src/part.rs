@@ -3,7 +3,7 @@
 
 use crate::Wrong;
 use crate::ask::lives;
-use crate::load::{clear, label, run, set_label, target};
+use crate::load::{clear, label, run, set_label, target, wipe};
 use crate::machine::Machine;
 use crate::why::Reader;
 use bulkhead_explain::state as name_of;
@@ -48,8 +48,9 @@ pub fn create(
             name_of(now.state)
         )),
         Err(wrong) => {
-            // Nothing is left of it.
-            let _ = clear(&other, &channel, room, why);
+            // Nothing is left of it, whatever the monitors say to a restart.
+            wipe(&channel, room);
+            let _ = other.anew();
             Err(wrong)
         }
     }
