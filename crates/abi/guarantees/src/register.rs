@@ -209,7 +209,8 @@ register! {
     "mmio-range" (8, Monitor) "a guest reaches those shared registers that are in a range of its own"
         rests_on &["shared-mmio-part", "shared-mmio-overlap"],
         no_attack "the test `mmio/ranges` tries registers of others and accesses that are half its own";
-    "lock" (8, Monitor) "a sandbox that has locked itself is ended by no other one";
+    "lock" (8, Monitor) "a sandbox that has locked itself is ended by no other one"
+        part_of "control-right";
     "release-last" (8, Monitor) "a Linux that ran before has the machine back only when all other sandboxes have ended"
         no_attack "the test `under/attack` asks for it as such a Linux' kernel";
     "link-right" (8, Monitor) "a sandbox makes channels at run time with those that the manifest names"
