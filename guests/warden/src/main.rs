@@ -103,7 +103,13 @@ fn guest(context: Context) -> u32 {
             "wait" => until(|| is(State::Running)),
             "locked" => until(|| locked(target)),
             "unlocked" => until(|| !locked(target)),
-            "refused" => refused(target) && locked(target) && is(State::Running),
+            // It is locked while it is launched, too.
+            "refused" => {
+                until(|| is(State::Running))
+                    && refused(target)
+                    && locked(target)
+                    && is(State::Running)
+            }
             life if life.starts_with("life") => {
                 let life =
                     life.bytes().last().map_or(0, |digit| u64::from(digit.saturating_sub(b'0')));
