@@ -127,7 +127,8 @@ pub fn life() -> Found {
     let text = ran.outcome.serials[1].text();
     let [created, gone] = ["is created in bay", "is vacant"].map(|said| text.matches(said).count());
     if gone < LEAST {
-        return Err(format!("{created} created and {gone} destroyed: no load\n{text}").into());
+        let last: String = text.lines().rev().take(4).collect::<Vec<_>>().join("; ");
+        return Err(format!("{created} created and {gone} destroyed: no load; {last}").into());
     }
     let jitter = Row::new("flight.jitter_life", "ns", busy.0.max as f64).against(idle.0.max as f64);
     let mut figures =

@@ -130,8 +130,8 @@ pub fn bays<'a>(
     let all = machine.info.sandboxes.iter().enumerate().filter(|(n, _)| reader.bay(*n));
     all.filter_map(move |(index, bay)| {
         let (_, channel, room) = target(machine, bay, wait).ok()?;
-        // Memory of before the machine's start can look like a name.
-        let loaded = machine.status(index).is_ok_and(|now| now.loaded);
+        // Memory of before the machine's start can look like a name. One that begins anew is not loaded yet.
+        let loaded = machine.status(index).is_ok_and(|now| now.loaded || lives(now.state));
         Some((bay.as_str(), label(&channel, room).filter(|_| loaded)))
     })
 }
