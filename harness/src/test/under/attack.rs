@@ -62,7 +62,7 @@ const ACTS: &[Act] = &[
 ];
 
 /// Attacks by devices, where the IOMMU confines them. Two name a place.
-const DEVICES: &[(&str, i64, Option<Record>)] = &[
+const DEVICES: &[Act] = &[
     // It reaches own memory.
     ("edu-own", 1, None),
     ("edu-dma", 0, None),
@@ -76,7 +76,7 @@ const DEVICES: &[(&str, i64, Option<Record>)] = &[
 const GIVEN: u64 = 0xB003_8000;
 const REGISTERS: u64 = 0xC0_0000_0000;
 /// Attacks on that disk.
-const TAKEN: &[(&str, i64, Option<Record>)] =
+const TAKEN: &[Act] =
     &[("config-read", 0xFFFF_FFFF, None), ("config-write", 0, Some(("device-write", GIVEN + 4)))];
 /// The word that the device writes (`linux/strike`).
 const PATTERN: u64 = 0xB01D_FACE_5CA1_AB1E;
@@ -231,19 +231,9 @@ fn devices(bench: &Bench) -> Result<String, String> {
     };
     let acts: Vec<_> = DEVICES.iter().map(act).collect();
     let mut under = Under::start(bench, Kind::Confined, acts.join(","))?;
-    let text = under.running.wait_serial(0, "under: done", LIMIT);
-    let text = text.map_err(|e| under.wrong(e))?.text();
-    for (name, got, _) in DEVICES {
-        let says = format!("bhstrike: {name}: got {got}");
-        if !text.lines().any(|line| line.trim_end().ends_with(&says)) {
-            return Err(under.wrong(format!("{name} was to get {got}")));
-        }
-    }
-    let records = under.records()?;
-    let found: Vec<_> = records.iter().map(|r| (r.condition, r.record.address)).collect();
-    let expected: Vec<_> = DEVICES.iter().filter_map(|act| act.2).collect();
-    if found != expected || records.iter().any(|r| !r.owner.contains("ground")) {
-        return Err(under.wrong(format!("expected {expected:#x?}\n{records:#?}")));
+    let records = judged(&mut under, DEVICES)?;
+    if let Some(other) = records.iter().find(|r| !r.owner.contains("ground")) {
+        return Err(under.wrong(format!("it does not name ground: {other}")));
     }
     let mut word = [0; 8];
     let Place::Block(target) = ram(&under.baked) else { return Err("no RAM".into()) };
@@ -252,7 +242,7 @@ fn devices(bench: &Bench) -> Result<String, String> {
         return Err(under.wrong("the device wrote to flight's memory"));
     }
     under.flies().map_err(|why| under.wrong(why))?;
-    Ok(format!("{} attacks, {} records", DEVICES.len(), found.len()))
+    Ok(format!("{} attacks, {} records", DEVICES.len(), records.len()))
 }
 
 /// A device that another sandbox has is not there for the Linux, and its registers cannot be written.
@@ -260,9 +250,19 @@ fn taken(bench: &Bench) -> Result<String, String> {
     let act = |(name, ..): &(&str, i64, _)| format!("{name}={:x}", GIVEN + 4);
     let acts: Vec<_> = TAKEN.iter().map(act).collect();
     let mut under = Under::start(bench, Kind::Gives, acts.join(","))?;
+    let records = judged(&mut under, TAKEN)?;
+    if let Some(other) = records.iter().find(|r| !r.owner.contains("store")) {
+        return Err(under.wrong(format!("it does not name store: {other}")));
+    }
+    under.flies().map_err(|why| under.wrong(why))?;
+    Ok(format!("{} attacks, {} records", TAKEN.len(), records.len()))
+}
+
+/// Waits until all attacks were made: each got what it was to get, and left the record that it was to leave.
+fn judged(under: &mut Under, acts: &[Act]) -> Result<Vec<Explained>, String> {
     let text = under.running.wait_serial(0, "under: done", LIMIT);
     let text = text.map_err(|e| under.wrong(e))?.text();
-    for (name, got, _) in TAKEN {
+    for (name, got, _) in acts {
         let says = format!("bhstrike: {name}: got {got}");
         if !text.lines().any(|line| line.trim_end().ends_with(&says)) {
             return Err(under.wrong(format!("{name} was to get {got}")));
@@ -270,41 +270,27 @@ fn taken(bench: &Bench) -> Result<String, String> {
     }
     let records = under.records()?;
     let found: Vec<_> = records.iter().map(|r| (r.condition, r.record.address)).collect();
-    let expected: Vec<_> = TAKEN.iter().filter_map(|act| act.2).collect();
-    if found != expected || records.iter().any(|r| !r.owner.contains("store")) {
-        return Err(under.wrong(format!("expected {expected:#x?}\n{records:#?}")));
+    let expected: Vec<_> = acts.iter().filter_map(|act| act.2).collect();
+    if found != expected {
+        return Err(under.wrong(format!("records {found:#x?}\nexpected {expected:#x?}")));
     }
-    under.flies().map_err(|why| under.wrong(why))?;
-    Ok(format!("{} attacks, {} records", TAKEN.len(), found.len()))
+    match records.iter().find(|r| r.sandbox != "ground" || r.rule.is_empty()) {
+        Some(other) => Err(under.wrong(other)),
+        None => Ok(records),
+    }
 }
 
 /// All attacks that a Linux outlives.
 fn attack(bench: &Bench) -> Result<String, String> {
     let acts: Vec<_> = ACTS.iter().map(|act| act.0).collect();
     let mut under = Under::start(bench, Kind::Remaps, acts.join(","))?;
-    let text = under.running.wait_serial(0, "under: done", LIMIT);
-    let text = text.map_err(|e| under.wrong(e))?.text();
-    for (name, got, _) in ACTS {
-        let says = format!("bhstrike: {name}: got {got}");
-        if !text.lines().any(|line| line.trim_end().ends_with(&says)) {
-            return Err(under.wrong(format!("{name} was to get {got}")));
-        }
-    }
-    let records = under.records()?;
-    let found: Vec<_> = records.iter().map(|r| (r.condition, r.record.address)).collect();
-    let expected: Vec<_> = ACTS.iter().filter_map(|act| act.2).collect();
-    if found != expected {
-        return Err(under.wrong(format!("records {found:#x?}\nexpected {expected:#x?}")));
-    }
-    if let Some(other) = records.iter().find(|r| r.sandbox != "ground" || r.rule.is_empty()) {
-        return Err(format!("{other}"));
-    }
+    let records = judged(&mut under, ACTS)?;
     let ipis = records.iter().filter(|r| r.condition == "ipi-destination");
     if let Some(other) = ipis.clone().find(|r| !r.owner.contains("flight")) {
         return Err(format!("it does not name flight: {other}"));
     }
     under.flies().map_err(|why| under.wrong(why))?;
-    Ok(format!("{} attacks, {} records", ACTS.len(), found.len()))
+    Ok(format!("{} attacks, {} records", ACTS.len(), records.len()))
 }
 
 /// One attack on memory, which ends the Linux.
