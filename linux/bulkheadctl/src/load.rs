@@ -8,6 +8,7 @@ use crate::why::Reader;
 use bulkhead_layout::load::{HEAD, LABEL, MAGIC};
 use bulkhead_layout::map::GUEST_LOW_END;
 use bulkhead_linux::devmem::Registers;
+use bulkhead_manifest::rules::names::not_plain;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
@@ -113,9 +114,7 @@ pub fn set_label(channel: &Registers, room: u64, name: &str) {
 pub fn label(channel: &Registers, room: u64) -> Option<String> {
     let words = (0..LABEL as usize / 4).map(|n| channel.get32(label_at(room) + n * 4));
     let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).take_while(|byte| *byte != 0).collect();
-    let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
-    let name = String::from_utf8(bytes).ok()?;
-    (!name.is_empty() && name.bytes().all(|b| plain(&b))).then_some(name)
+    String::from_utf8(bytes).ok().filter(|name| not_plain(name).is_none())
 }
 
 /// The sandbox, the channel for its program, and how many bytes that has.

@@ -542,6 +542,7 @@ impl Functions {
                 Seen::Bridge(_) => described.registers = pci::bridge(),
                 Seen::Fixed(_) => {}
                 Seen::Placeholder(_) => {
+                    // No hardware has it: the guest reads a page of the image, and no access to it changes anything.
                     let at = pages.put(&pci::placeholder());
                     described.function.bdf = u32::from(bdf.0);
                     described.function.config_va = self.of_image(input.plan, at, rights);

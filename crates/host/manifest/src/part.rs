@@ -66,9 +66,8 @@ pub fn load(
     if !found.is_empty() {
         return Err(Diagnostics::new(found));
     }
-    let node = document.get(&[k("part")]).cloned().into_iter();
-    let decoded = node.map(|node| Part::deserialize(ValueDeserializer::from(node))).next();
-    let part = match decoded {
+    let node = document.get(&[k("part")]).cloned();
+    let part = match node.map(|node| Part::deserialize(ValueDeserializer::from(node))) {
         Some(Ok(part)) => part,
         Some(Err(error)) => {
             return Err(Diagnostics::new(vec![check::syntax(&document, &error)]));
