@@ -16,7 +16,7 @@ use super::system::artifacts;
 use bulkhead_initramfs::{Archive, Entry};
 use bulkhead_manifest::{Checked, load};
 use bulkhead_plan::Drive;
-use bulkhead_qemu::{Machine, Running, Serial};
+use bulkhead_qemu::{Machine, Running, Serial, Time};
 use std::io::Read;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -262,6 +262,9 @@ fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
         Kind::Confined | Kind::Gives => confined(bench, linux)?,
         kind => unconfined(bench, linux, kind)?,
     };
+    if linux.machine == Kind::Gives {
+        machine.time = Time::Turns;
+    }
     machine.cores = linux.cores;
     machine.kernel = Some(artifacts().join(format!("linux-{}", linux.kernel)));
     machine.initrd = Some(initramfs(bench, linux)?.display().to_string());
