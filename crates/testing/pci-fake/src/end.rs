@@ -63,7 +63,8 @@ impl End {
             more: false,
             registers: GUEST,
             rings: rings.then_some(bell),
-            woken: woken.then_some(plan::Woken { bell, pin: 1, line: 16 }),
+            woken: woken
+                .then_some(plan::Woken { bell, pin: Some(plan::Pin { number: 1, line: 16 }) }),
             memory: Span { start: 0xD200_0000, len: 4 * PAGE },
         };
         let mut shadow = Shadow::default();

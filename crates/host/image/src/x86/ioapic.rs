@@ -218,7 +218,7 @@ fn running(plan: &Plan) -> Lines {
 /// Lines that channels' ends have, as a set: they are no lines of the machine's.
 #[must_use]
 pub fn pins(ends: &[End]) -> u32 {
-    ends.iter().filter_map(|end| end.woken).fold(0, |set, woken| set | 1 << woken.line)
+    ends.iter().filter_map(End::pin).fold(0, |set, pin| set | 1 << pin.line)
 }
 
 /// This sandbox's share of the remapping table: equal ones for all that have lines.
