@@ -137,6 +137,7 @@ pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![Job::one("under/attack", 150, attack)];
     jobs.push(Job::one("under/attack-devices", 150, devices));
     jobs.push(Job::one("under/attack-given", 150, taken));
+    jobs.push(Job::one("under/attack-entries", 150, wanders));
     for reach in REACHES {
         let name = format!("under/attack-{}", reach.0);
         jobs.push(Job::one(name, 130, move |bench| reaches(bench, reach)));
@@ -152,9 +153,13 @@ struct Under {
 
 impl Under {
     fn start(bench: &Bench, machine: Kind, arguments: String) -> Result<Self, String> {
+        Self::with(bench, machine, cores(machine), arguments)
+    }
+
+    fn with(bench: &Bench, machine: Kind, cores: usize, arguments: String) -> Result<Self, String> {
         let linux = Linux {
             kernel: "6.12-cloud",
-            cores: cores(machine),
+            cores,
             script: include_str!("attack.sh"),
             arguments,
             machine,
@@ -163,7 +168,7 @@ impl Under {
         };
         let mut running = start(bench, &linux)?;
         let base = block(&mut running, &linux)?;
-        Ok(Self { running, baked: bake(machine, base)? })
+        Ok(Self { running, baked: bake_for(machine, cores, base)? })
     }
 
     fn look(&self, index: usize) -> Result<SandboxSnapshot, String> {
@@ -215,8 +220,11 @@ impl Under {
 }
 
 fn bake(machine: Kind, base: u64) -> Result<Baked, String> {
-    bulkhead_run::build_at(&checked(machine)?, &artifacts(), cores(machine), base)
-        .map_err(|e| e.to_string())
+    bake_for(machine, cores(machine), base)
+}
+
+fn bake_for(machine: Kind, cores: usize, base: u64) -> Result<Baked, String> {
+    bulkhead_run::build_at(&checked(machine)?, &artifacts(), cores, base).map_err(|e| e.to_string())
 }
 
 /// All attacks by devices. Flight goes on.
@@ -243,6 +251,19 @@ fn devices(bench: &Bench) -> Result<String, String> {
     }
     under.flies().map_err(|why| under.wrong(why))?;
     Ok(format!("{} attacks, {} records", DEVICES.len(), records.len()))
+}
+
+/// A device's message goes to more interrupts and cores than a remapping table has entries. All of them are allowed,
+/// and the last one arrives.
+fn wanders(bench: &Bench) -> Result<String, String> {
+    const ACTS: &[Act] = &[("edu-wander", 2, None)];
+    /// APIC IDs of the Linux, as a set: all of the machine's but flight's.
+    const OWN: u64 = 0b1101;
+    let act = format!("edu-wander={OWN:x}");
+    let mut under = Under::with(bench, Kind::Confined, 4, act)?;
+    judged(&mut under, ACTS)?;
+    under.flies().map_err(|why| under.wrong(why))?;
+    Ok(format!("{} messages", OWN.count_ones() * 240))
 }
 
 /// A device that another sandbox has is not there for the Linux, and its registers cannot be written.
