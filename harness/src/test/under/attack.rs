@@ -71,7 +71,12 @@ const DEVICES: &[Act] = &[
     ("msix", 0, Some(("device-write", TABLE + 0xC))),
     ("line", 0, Some(("device-write", 0xFEC0_003E))),
     ("hpet", 0, Some(("device-write", 0xFED0_0114))),
+    ("write", 0, Some(("device-write", CHIPSET))),
+    // Its value after power-on. Without a monitor the write would have stayed.
+    ("read", 0x20, None),
 ];
+/// A register of the chipset, which is nobody's (ICH9, 10.1.75).
+const CHIPSET: u64 = 0xFED1_F410;
 /// The configuration space of the disk that is given away, and its registers.
 const GIVEN: u64 = 0xB003_8000;
 const REGISTERS: u64 = 0xC0_0000_0000;
@@ -82,6 +87,9 @@ const TAKEN: &[Act] =
 const PATTERN: u64 = 0xB01D_FACE_5CA1_AB1E;
 /// Table of messages of the first disk, which has no driver in this attack.
 const TABLE: u64 = 0xFEB0_1000;
+
+/// Where a real machine can have a trusted platform module, and the description names nothing.
+const UNNAMED: u64 = 0xFED4_0000;
 
 /// Memory that the Linux has not, each attack ending it: name, how, its place, a word of its owner.
 type Reach = (&'static str, &'static str, fn(&Baked) -> Place, &'static str);
@@ -129,6 +137,10 @@ const REACHES: &[Reach] = &[
     ("read-apic", "read", |_| Place::Fixed(0xFEE0_0020), "local APIC"),
     ("write-apic", "write", |_| Place::Fixed(0xFEE0_0300), "local APIC"),
     ("write-iommu", "write", |_| Place::Fixed(0xFED8_0018), "IOMMU"),
+    ("read-unnamed", "read", |_| Place::Fixed(UNNAMED), "nobody's"),
+    ("write-unnamed", "write", |_| Place::Fixed(UNNAMED), "nobody's"),
+    // Behind the last base address register of the window.
+    ("write-window", "write", |_| Place::Fixed(0xFEBF_F000), "nobody's"),
     ("read-given", "read", |_| Place::Fixed(REGISTERS), "store"),
     ("write-given", "write", |_| Place::Fixed(REGISTERS + 0x2000), "store"),
 ];
@@ -235,13 +247,18 @@ fn devices(bench: &Bench) -> Result<String, String> {
     let act = |(name, ..): &(&str, i64, _)| match *name {
         "edu-dma" => format!("{name}@{:x}", target - base),
         "msix" => format!("{name}={TABLE:x}"),
+        "read" | "write" => format!("{name}={CHIPSET:x}"),
         _ => (*name).to_owned(),
     };
     let acts: Vec<_> = DEVICES.iter().map(act).collect();
     let mut under = Under::start(bench, Kind::Confined, acts.join(","))?;
     let records = judged(&mut under, DEVICES)?;
-    if let Some(other) = records.iter().find(|r| !r.owner.contains("ground")) {
-        return Err(under.wrong(format!("it does not name ground: {other}")));
+    let owner = |r: &Explained| match r.record.address {
+        CHIPSET => "machine",
+        _ => "ground",
+    };
+    if let Some(other) = records.iter().find(|r| !r.owner.contains(owner(r))) {
+        return Err(under.wrong(format!("it does not name {}: {other}", owner(other))));
     }
     let mut word = [0; 8];
     let Place::Block(target) = ram(&under.baked) else { return Err("no RAM".into()) };
@@ -319,7 +336,7 @@ fn reaches(bench: &Bench, reach: &Reach) -> Result<String, String> {
     let (_, how, place, owner) = reach;
     let base = bulkhead_image::late::BASE;
     let machine = match reach.0 {
-        "write-iommu" => Kind::Confined,
+        "write-iommu" | "read-unnamed" | "write-unnamed" | "write-window" => Kind::Confined,
         "read-given" | "write-given" => Kind::Gives,
         _ => Kind::Remaps,
     };
