@@ -10,7 +10,7 @@ use bulkhead_monitor_abi::map::{ECAM_GPA, ECAM_SIZE, MMIO_VA, SHADOW_VA};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::pci::{COMMAND, Function, Register, Remapping, SLOTS, end};
 use bulkhead_monitor_abi_x86::icr;
-use bulkhead_pci::x86::{self, Routes, Used};
+use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware, Rule};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -273,8 +273,9 @@ impl<M: X86> Routes for Pci<'_, M> {
         })
     }
 
-    fn empty(&self, function: &Function, used: &Used) -> bool {
+    fn empty(&self, function: &Function) -> bool {
         let Some(unit) = iommu::own(self.0) else { return false };
+        let used = x86::used(self, function);
         let bit =
             |slot: usize| used.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 != 0);
         for slot in (0..SLOTS).filter(|slot| !bit(*slot)) {

@@ -21,8 +21,8 @@ pub trait Routes: Hardware {
     fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
     /// Makes an entry that is 0 so; false if it is not 0 any more.
     fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
-    /// Makes all entries 0 but those of a set, and has the IOMMU forget the function's entries; false if it cannot.
-    fn empty(&self, _: &Function, _: &Used) -> bool {
+    /// Makes all entries 0 but those that are [`used`], and has the IOMMU forget the function's; false if it cannot.
+    fn empty(&self, _: &Function) -> bool {
         false
     }
 }
@@ -84,8 +84,7 @@ pub fn message(
     let wanted = 1 | core << 8 | vector << 16;
     let named = || (0..SLOTS).find(|slot| fits(hw, function, *slot, wanted));
     // An entry is filled in at no cost, since the IOMMU holds none that is 0. So old ones go only once all are filled.
-    let slot =
-        named().or_else(|| if hw.empty(function, &used(hw, function)) { named() } else { None });
+    let slot = named().or_else(|| if hw.empty(function) { named() } else { None });
     slot.map(|slot| [WINDOW, 0, slot as u32]).ok_or(Denied)
 }
 
@@ -99,7 +98,8 @@ fn fits(hw: &impl Routes, function: &Function, slot: usize, wanted: u32) -> bool
 
 /// Finds the entries that the hardware's messages name. An entry of MSI-X that is masked gets a new one when it is
 /// opened. The reads come after all messages that the function has sent.
-fn used(hw: &impl Routes, function: &Function) -> Used {
+#[must_use]
+pub fn used(hw: &impl Routes, function: &Function) -> Used {
     let mut used = Used::default();
     let mut add = |data: u32| {
         let slot = data as usize % SLOTS;

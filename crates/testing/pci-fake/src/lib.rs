@@ -15,7 +15,7 @@ pub use samples::{all, bridge};
 
 use bulkhead_image::pci::{Described, Shadow, own};
 use bulkhead_layout::pci::{Function, Register, Reset, SLOTS};
-use bulkhead_pci::x86::{self, Routes, Used};
+use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware};
 use bulkhead_plan as plan;
 use bulkhead_random::SplitMix64;
@@ -717,7 +717,8 @@ impl Routes for Fake {
         free
     }
 
-    fn empty(&self, _: &Function, used: &Used) -> bool {
+    fn empty(&self, function: &Function) -> bool {
+        let used = x86::used(self, function);
         let mut state = self.state.borrow_mut();
         let can = state.commands;
         for slot in (0..SLOTS).filter(|slot| can && used[slot / 64] >> (slot % 64) & 1 == 0) {
