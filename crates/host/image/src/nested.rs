@@ -300,8 +300,9 @@ fn mediated(plan: &Plan, index: usize) -> Vec<Span> {
         .collect()
 }
 
-/// The nested tables of a Linux that runs already. It reaches all devices and RAM at their own addresses, in pages of
-/// which the late boot code takes out those of the block. Pages that it is shown take the place of the machine's there.
+/// The nested tables of a Linux that runs already. It reaches RAM and the devices that the machine description names,
+/// at their own addresses. The late boot code takes out the pages of the block. Pages that it is shown take the place
+/// of the machine's there.
 pub fn under_linux<T: Target>(
     pages: &mut Pages,
     plan: &Plan,
@@ -316,6 +317,9 @@ pub fn under_linux<T: Target>(
     if let Some(timer) = &plan.machine.hpet {
         space.device(timer.base, timer.base, facts.page, Rights::R, TIMER);
     }
+    for (_, span) in plan.withheld(low) {
+        space.device(span.start, span.start, span.len, Rights::R, "a device that is nobody's");
+    }
     let start_code = facts.start_code.map(|start| Span { start, len: facts.page });
     let links = plan.links.iter().filter(|link| link.concerns(index));
     let mut holes: Vec<Span> = start_code.into_iter().chain([monitors]).collect();
@@ -326,6 +330,7 @@ pub fn under_linux<T: Target>(
     for end in &ends {
         holes.extend([Span { start: end.registers, len: end.pages() }, end.memory]);
     }
+    holes.extend(plan.unnamed(low));
     let high = plan.machine.banks.iter().flat_map(|bank| bank.without(low));
     let mut left: Vec<Span> = [low].into_iter().chain(high).collect();
     for hole in holes {

@@ -121,6 +121,8 @@ pub fn translate(
             ends: ends.iter().map(|end| self::end(plan, end)).collect(),
         });
     }
+    let low = arch.places().machine[0];
+    let low = Span { start: low.start, len: low.len };
     let channels = plan.channels.iter().map(|c| claim::Channel {
         name: c.title(),
         place: place(&c.place),
@@ -162,6 +164,8 @@ pub fn translate(
         iommu: iommu(plan),
         controller: machine.controller.map(|controller| controller.base()),
         timer: machine.hpet.filter(|_| plan.block.is_some()).map(|timer| timer.base),
+        unnamed: plan.unnamed(low).iter().map(range).collect(),
+        shown: plan.withheld(low).map(|(_, span)| range(&span)).collect(),
         withheld: plan.block.map_or_else(Vec::new, |_| arch::of(machine.arch).withheld(machine)),
     })
 }

@@ -89,6 +89,11 @@ pub fn jobs() -> Vec<Job> {
             kernels(bench, kernel, Kind::Remaps)
         }));
     }
+    for kernel in ["6.1", "6.1-cloud"] {
+        jobs.push(Job::one(format!("under/confined-{kernel}"), 150, move |bench| {
+            kernels(bench, kernel, Kind::Confined)
+        }));
+    }
     for kernel in ["6.1-cloud", "6.12"] {
         let name = format!("under/xapic-{kernel}");
         jobs.push(Job::one(name, 150, move |bench| kernels(bench, kernel, Kind::Plain)));
