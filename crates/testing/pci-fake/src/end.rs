@@ -32,7 +32,8 @@ pub const LINE: u64 = 5 << 32 | 0x61;
 
 /// An end, and what its owner's monitor has said to others.
 pub struct End {
-    function: Function,
+    /// The function as its owner's monitor knows it.
+    pub function: Function,
     registers: Vec<Register>,
     resets: Vec<Reset>,
     fresh: Vec<u32>,
