@@ -3,7 +3,7 @@
 //! is in no list here leaves a gap, which fails.
 
 use bulkhead_image::late::{Head, MAGIC, VERSION};
-use bulkhead_layout::hypercall::{BUSY, OK, RELEASE};
+use bulkhead_layout::hypercall::{BUSY, NULL, OK, RELEASE};
 use bulkhead_layout::image::{self, ConfigOp, HEADER_WORD, Header, Range, Sandbox};
 use bulkhead_layout::x86::late::{CODE_WORD, CONFINE, ENTER, Late, PREPARE, RESTORE};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES};
@@ -87,6 +87,7 @@ fn header() -> String {
         ("SANDBOXES", MAX_SANDBOXES as u64),
         ("CORES", MAX_CORES as u64),
         ("RELEASE", RELEASE),
+        ("NULL", NULL),
         ("OK", OK),
         ("BUSY", BUSY),
     ];
@@ -108,7 +109,7 @@ fn header() -> String {
     out += &structure!("config_op", ConfigOp: bdf offset kind value);
     out += "/* Words between this Linux and the image's code. */\n";
     out += &structure!("late", Late: hz timer_hz zeros cores names functions function_count ioapics count len mute
-        iommus says);
+        iommus boot_params says);
     out.push_str("#endif\n");
     out
 }

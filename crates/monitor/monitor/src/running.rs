@@ -17,6 +17,12 @@ pub fn runs<M: Monitor>(m: &M) -> bool {
     M::has(need::RUNNING) && m.config().begin == State::Running as u32
 }
 
+/// Tells if the image keeps a guest that begins anew in that Linux' place: then it has an argument.
+#[inline(always)]
+pub fn begins_anew<M: Monitor>(m: &M) -> bool {
+    M::has(need::RUNNING) && m.config().start.argument != 0
+}
+
 /// Takes this core over: its control block has the guest's state.
 pub fn begin<M: Monitor>(m: &M) {
     m.local().incarnation.set(0);

@@ -8,6 +8,7 @@ mod attack;
 mod audit;
 mod bays;
 mod mutant;
+mod restart;
 
 pub use mutant::{LOCAL, RELEASE};
 
@@ -89,6 +90,7 @@ pub fn jobs() -> Vec<Job> {
     }
     jobs.extend(audit::jobs());
     jobs.extend(bays::jobs());
+    jobs.extend(restart::jobs());
     jobs.extend(mutant::jobs());
     jobs.extend(attack::jobs());
     jobs
@@ -220,6 +222,13 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
             Entry::File(0o644, late.map_err(|e| e.to_string())?.file()),
         );
         bays::files(&mut archive)?;
+    }
+    if linux.script.contains(restart::IMAGE) {
+        let late = bulkhead_run::build_late(&restart::system(bench)?, &artifacts(), linux.cores);
+        archive.add(
+            &format!("/late/{}", restart::IMAGE),
+            Entry::File(0o644, late.map_err(|e| e.to_string())?.file()),
+        );
     }
     bytes.extend(archive.to_bytes());
     let path = bench.dir.join("initramfs.cpio");

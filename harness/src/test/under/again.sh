@@ -1,0 +1,25 @@
+# again.sh: a Linux that began anew. Its disk counts the lives: the second one reboots, and the third one does so by force.
+end() { echo "under: $1"; exit 1; }
+for driver in virtio_pci virtio_blk nvme ahci sd_mod; do modprobe $driver 2>/dev/null; done
+tries=0
+while [ ! -b /dev/vda ] && [ $tries -lt 100 ]; do usleep 100000; tries=$((tries + 1)); done
+[ -b /dev/vda ] || end "no disk: $(dmesg | tail -30)"
+lives=$(dd if=/dev/vda bs=512 count=1 2>/dev/null | tr -dc x | wc -c)
+echo "under: life $((lives + 1)): cores $(cat /sys/devices/system/cpu/online)"
+[ "$(grep -c ^processor /proc/cpuinfo)" = 2 ] || end "it has other cores"
+dd if=/dev/vda bs=64k skip=16 count=16 2>/dev/null | cmp - /late/pattern || end "other bytes"
+dd if=/late/pattern of=/dev/vda bs=64k seek=32 conv=notrunc,fsync 2>/dev/null || end "a write failed"
+echo 3 >/proc/sys/vm/drop_caches
+dd if=/dev/vda bs=64k skip=32 count=16 2>/dev/null | cmp - /late/pattern || end "other bytes after a write"
+bulkheadctl list || end "no list"
+bulkheadctl status flight | grep -q running || end "flight does not run"
+[ $lives = 2 ] || { head -c $((lives + 1)) /dev/zero | tr '\0' x | dd of=/dev/vda bs=512 conv=notrunc,fsync 2>/dev/null; }
+case $lives in
+0) reboot -f ;;
+1) echo b >/proc/sysrq-trigger ;;
+esac
+dmesg -r | grep -E '^<[0-3]>' | sed 's/^/under: log /'
+# The machine is not this Linux' to give back, nor to give away again.
+modprobe bulkhead && bulkheadctl machine enable /late/pattern 2>&1
+dmesg | grep -q "bulkhead: this Linux is a sandbox already" || end "no refusal: $(dmesg | tail -3)"
+echo "under: done"
