@@ -8,9 +8,9 @@ use crate::devices::Devices;
 use crate::stop::Stop;
 use bulkhead_firmware::{Memory, acpi};
 use bulkhead_handover::image::Range;
+use bulkhead_handover::x86::TRAMPOLINE_PA;
 use bulkhead_handover::x86::late::restart::{ACPI_END, ACPI_GPA, ZERO_PAGE_GPA};
 use bulkhead_handover::x86::late::{Late, zero};
-use bulkhead_handover::x86::TRAMPOLINE_PA;
 use bulkhead_launch::Op;
 use bulkhead_monitor_abi::PAGE;
 use bulkhead_monitor_abi::map::GUEST_VA;
@@ -52,7 +52,8 @@ pub fn fill(devices: &Devices, late: &Late, block: Range) -> Result<(), Stop> {
     let map = Map::of(now, devices, block)?;
     let pieces = || devices.launch().iter().filter_map(destination);
     // The kernel unpacks itself between its own place and its initrd's.
-    let [low, high] = [0, 1].map(|n| pieces().filter(move |piece| u64::from(piece.start >= LOW_END) == n));
+    let [low, high] =
+        [0, 1].map(|n| pieces().filter(move |piece| u64::from(piece.start >= LOW_END) == n));
     let end = high.clone().map(|piece| piece.start + piece.len).max().unwrap_or(0);
     let start = high.map(|piece| piece.start).min().unwrap_or(end);
     let whole = Range { start, len: end - start };
@@ -65,7 +66,8 @@ pub fn fill(devices: &Devices, late: &Late, block: Range) -> Result<(), Stop> {
     page[..zero::SCREEN].copy_from_slice(&now[..zero::SCREEN]);
     let told = u64_at(now, zero::ACPI_RSDP);
     let root = Some(told).filter(|at| *at != 0).or_else(|| acpi::find_rsdp(&Physical));
-    let root = root.and_then(|root| acpi::only(root, &Physical, tables, ACPI_GPA, |id| devices.has_core(id)));
+    let root = root
+        .and_then(|root| acpi::only(root, &Physical, tables, ACPI_GPA, |id| devices.has_core(id)));
     if root.is_none() {
         return Err(Stop::Restart("ACPI tables with cores below 4 GiB, of less than 16 KiB"));
     }
@@ -151,7 +153,8 @@ impl Map {
             let offset = piece.start.wrapping_sub(whole.start);
             offset <= whole.len && piece.len <= whole.len - offset
         };
-        piece.start == ACPI_GPA || self.all().any(|(whole, kind)| *kind == zero::E820_RAM && inside(whole))
+        piece.start == ACPI_GPA
+            || self.all().any(|(whole, kind)| *kind == zero::E820_RAM && inside(whole))
     }
 
     /// Writes it into a zero page.

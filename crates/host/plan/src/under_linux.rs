@@ -612,6 +612,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn it_begins_anew_as_the_manifest_has_its_guest_where_that_is_wanted() {
+        let mut all = system();
+        confined(&mut all);
+        let again = |system: &System| {
+            let turned = system.under_linux(BASE, usize::MAX).unwrap();
+            turned.sandboxes[2].sandbox.again.clone()
+        };
+        assert_eq!(again(&all), None);
+        all.under_linux.as_mut().unwrap().restart = true;
+        let linux = |cmdline: &str| Guest::Linux {
+            kernel: "k".into(),
+            initrd: None,
+            cmdline: cmdline.into(),
+        };
+        // The IOMMU is the monitors', whatever the manifest's author wrote.
+        assert_eq!(again(&all), Some(Box::new(linux("amd_iommu=off"))));
+        all.sandboxes[1].sandbox.guest = linux("quiet");
+        assert_eq!(again(&all), Some(Box::new(linux("quiet amd_iommu=off"))));
+        // Whoever may begin it, does.
+        all.sandboxes[0].sandbox.control[1] = vec![right(1)];
+        all.sandboxes[0].sandbox.control[2] = vec![right(1)];
+        all.sandboxes[1].sandbox.actions[0] = Action::Restart;
+        assert!(again(&all).is_some());
+    }
+
     /// A change of a system, the line of the refusal, and a word of it.
     type Refusal = (fn(&mut System), usize, &'static str);
 
@@ -742,6 +768,11 @@ mod tests {
                 "ladder",
             ),
             (|s| of(s, 1).snapshot = 1, 20, "snapshot"),
+            (
+                |s| s.under_linux.as_mut().unwrap().restart = true,
+                5,
+                "nothing would stop the devices",
+            ),
             (|s| of(s, 1).actions[0] = Action::Restart, 20, "restarts"),
             (|s| of(s, 1).actions[Kind::Failure as usize] = Action::Stop, 20, "a failure"),
             (|s| of(s, 0).control[1] = vec![right(1)], 10, "may start `linux`"),

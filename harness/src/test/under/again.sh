@@ -1,4 +1,5 @@
-# again.sh: a Linux that began anew. Its disk counts the lives: the second one reboots, and the third one does so by force.
+# again.sh: a Linux that began anew. Its disk counts the lives: the second one reboots, the third one does so by force,
+# and a finding ends the fourth one.
 end() { echo "under: $1"; exit 1; }
 for driver in virtio_pci virtio_blk nvme ahci sd_mod; do modprobe $driver 2>/dev/null; done
 tries=0
@@ -13,10 +14,16 @@ echo 3 >/proc/sys/vm/drop_caches
 dd if=/dev/vda bs=64k skip=32 count=16 2>/dev/null | cmp - /late/pattern || end "other bytes after a write"
 bulkheadctl list || end "no list"
 bulkheadctl status flight | grep -q running || end "flight does not run"
-[ $lives = 2 ] || { head -c $((lives + 1)) /dev/zero | tr '\0' x | dd of=/dev/vda bs=512 conv=notrunc,fsync 2>/dev/null; }
+[ $lives = 3 ] || { head -c $((lives + 1)) /dev/zero | tr '\0' x | dd of=/dev/vda bs=512 conv=notrunc,fsync 2>/dev/null; }
 case $lives in
 0) reboot -f ;;
 1) echo b >/proc/sysrq-trigger ;;
+2)
+    # The block is in no map of its memory but as reserved, and a look there ends its life.
+    block=$(sed -n 's/^\([0-9a-f]*\)-[0-9a-f]*[7f]ffffff : Reserved$/\1/p' /proc/iomem | head -1)
+    dd if=/dev/mem bs=4096 skip=$((0x$block / 4096)) count=1 2>&1 | hexdump -C | head -2
+    end "it read the block at $block: $(cat /proc/iomem)"
+    ;;
 esac
 dmesg -r | grep -E '^<[0-3]>' | sed 's/^/under: log /'
 # The machine is not this Linux' to give back, nor to give away again.

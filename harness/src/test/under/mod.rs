@@ -42,6 +42,8 @@ enum Kind {
     Confined,
     /// Likewise, and it gives one away.
     Gives,
+    /// Likewise, and it gives none away, and can begin anew.
+    Again,
     /// With Intel's IOMMU, by which the Linux has its interrupts remapped.
     Remaps,
     /// Without one.
@@ -122,6 +124,7 @@ fn checked(machine: Kind) -> Result<Checked, String> {
     load_from(&crate::build::root().join(match machine {
         Kind::Confined => "systems/under-linux.toml",
         Kind::Gives => "tests/under/devices.toml",
+        Kind::Again => "tests/under/restart.toml",
         Kind::Remaps | Kind::Plain => "tests/under/unconfined.toml",
     }))
 }
@@ -268,7 +271,7 @@ fn block(running: &mut Running, linux: &Linux) -> Result<u64, String> {
 fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
     std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
     let mut machine = match linux.machine {
-        Kind::Confined | Kind::Gives => confined(bench, linux)?,
+        Kind::Confined | Kind::Gives | Kind::Again => confined(bench, linux)?,
         kind => unconfined(bench, linux, kind)?,
     };
     machine.cores = linux.cores;

@@ -4,7 +4,7 @@
 use super::super::driver::{Bench, Job};
 use super::super::system::artifacts;
 use super::{DONE, Kind, Linux, block, complaints, first_the_reason, load_from, pattern, start};
-use bulkhead_explain::sandbox;
+use bulkhead_explain::{explain, sandbox};
 use bulkhead_initramfs::{Archive, Entry};
 use bulkhead_layout::report::State;
 use bulkhead_manifest::Checked;
@@ -36,7 +36,11 @@ pub fn system(bench: &Bench) -> Result<Checked, String> {
     std::fs::write(&initrd, bytes).map_err(|e| e.to_string())?;
     let text = text
         .replace("../../machines", &format!("{}/machines", root.display()))
+        .replace("nap=60000", "nap=8000")
         .replace("artifact:virtio.cpio", &initrd.display().to_string());
+    let text = format!(
+        "{text}\n[[health]]\nsandbox = \"ground\"\non = \"memory-violation\"\naction = \"restart\"\n"
+    );
     let manifest = bench.dir.join("restart.toml");
     std::fs::write(&manifest, text).map_err(|e| e.to_string())?;
     load_from(&manifest)
@@ -71,14 +75,22 @@ fn restart(bench: &Bench) -> Result<String, String> {
     if flight.state != State::Running || flight.report.restarts != 0 || flight.denials() != 0 {
         return Err(format!("flight is {:?}, with {} denials", flight.state, flight.denials()));
     }
-    if ground.report.restarts != 3 {
+    let all = ground.cores.iter().enumerate();
+    let records = all.flat_map(|(core, of)| of.kept.iter().map(move |denial| (core, denial)));
+    let records: Vec<_> = records
+        .map(|(core, denial)| explain(&baked.plan, GROUND, core, denial))
+        .map(|r| {
+            format!("{} {:#x} in life {}", r.condition, r.record.address, r.record.incarnation)
+        })
+        .collect();
+    if ground.report.restarts != 4 {
         return Err(format!("{} restarts of the Linux\n{text}", ground.report.restarts));
     }
     let begun = ground.report.launch_ticks - ground.report.begin_ticks;
     Ok(format!(
-        "{} restarts, the last one in {begun} ticks; {} denials; flight said {} bytes",
+        "{} restarts, the last one in {begun} ticks; flight said {} bytes; {}",
         ground.report.restarts,
-        ground.denials(),
-        flight.cores[0].console_written
+        flight.cores[0].console_written,
+        records.join(", ")
     ))
 }

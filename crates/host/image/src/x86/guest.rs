@@ -63,15 +63,15 @@ pub fn load(plan: &Plan, index: usize, ends: &[End]) -> Result<Guest, Error> {
                 again(sandbox, &read(kernel)?, initrd, cmdline)
             }
             _ => Ok(Guest {
-            pieces: Vec::new(),
-            entry: Entry { pc: 0, sp: 0, tables: 0 },
-            argument: 0,
-            segments: Vec::new(),
-            fixed: Vec::new(),
-            default_rights: Rights::RWX,
-            args: String::new(),
-            trace: None,
-        }),
+                pieces: Vec::new(),
+                entry: Entry { pc: 0, sp: 0, tables: 0 },
+                argument: 0,
+                segments: Vec::new(),
+                fixed: Vec::new(),
+                default_rights: Rights::RWX,
+                args: String::new(),
+                trace: None,
+            }),
         },
     }
 }
@@ -176,17 +176,13 @@ fn zero_page(image: &Image, initrd: &[u8], initrd_at: u64, cmdline: u64) -> Vec<
 /// A Linux that begins in the place of one that ran first. It has the machine's memory, the map of which the late boot
 /// code fills in, and ACPI's tables, of which that code makes a copy. So everything lies at a fixed address, wherever
 /// the block is.
-fn again(
-    sandbox: &Sandbox,
-    kernel: &[u8],
-    initrd: Vec<u8>,
-    cmdline: &str,
-) -> Result<Guest, Error> {
+fn again(sandbox: &Sandbox, kernel: &[u8], initrd: Vec<u8>, cmdline: &str) -> Result<Guest, Error> {
     // KASLR needs no place of its own here: the kernel leaves all of this alone.
     const INITRD_ALIGN: u64 = 2 << 20;
     let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
     let image = Image::read(kernel).map_err(wrong)?;
-    let initrd_at = image.end.next_multiple_of(INITRD_ALIGN);
+    let ends = image.pieces.iter().map(|piece| piece.gpa + piece.bytes.len() as u64);
+    let initrd_at = ends.fold(image.end, u64::max).next_multiple_of(INITRD_ALIGN);
     let zero_page = zero_page(&image, &initrd, initrd_at, restart::CMDLINE_GPA);
     let cmdline = [cmdline.as_bytes(), &[0]].concat();
     if cmdline.len() as u64 > restart::ACPI_GPA - restart::CMDLINE_GPA {
@@ -241,4 +237,44 @@ fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
     let high = sandbox.ram.iter().filter(|r| r.gpa >= GUEST_HIGH);
     map.extend(high.map(|r| (r.gpa, r.len, 1)));
     map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::linux::tests::bz_image;
+    use super::*;
+    use bulkhead_layout::x86::TRAMPOLINE_PA;
+
+    #[test]
+    fn a_linux_that_begins_anew_has_all_at_fixed_places_that_do_not_overlap() {
+        let guest =
+            again(&Sandbox::default(), &bz_image(4), vec![7; 0x1000], "quiet panic=1").unwrap();
+        let mut all: Vec<_> = { guest.pieces.iter() }
+            .map(|piece| (piece.gpa, piece.gpa + piece.bytes.len() as u64))
+            .collect();
+        all.push((TRAMPOLINE_PA, TRAMPOLINE_PA + PAGE));
+        all.sort_unstable();
+        assert!(all.is_sorted_by(|a, b| a.1 <= b.0), "{all:x?}");
+        let piece = |gpa| &guest.pieces.iter().find(|piece| piece.gpa == gpa).unwrap().bytes;
+        assert_eq!(piece(restart::CMDLINE_GPA), b"quiet panic=1\0");
+        // No map and no tables yet; the kernel's own header.
+        let zero_page = piece(guest.argument);
+        assert_eq!(zero_page.len(), PAGE as usize);
+        assert_eq!(
+            (zero_page[zero::E820_ENTRIES], &zero_page[setup::MAGIC..][..4]),
+            (0, &b"HdrS"[..])
+        );
+        assert_eq!(zero_page[zero::ACPI_RSDP..][..8], [0; 8]);
+        let int = |at: usize| u32::from_le_bytes(zero_page[at..at + 4].try_into().unwrap());
+        assert_eq!(piece(int(setup::RAMDISK_IMAGE).into()).len() as u32, int(setup::RAMDISK_SIZE));
+        assert!(piece(restart::ACPI_GPA).iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_command_line_that_is_too_long_is_refused() {
+        let long = "x".repeat((restart::ACPI_GPA - restart::CMDLINE_GPA) as usize);
+        let why = again(&Sandbox::default(), &bz_image(4), Vec::new(), &long).unwrap_err();
+        assert!(why.to_string().contains("too long"));
+        assert!(again(&Sandbox::default(), &bz_image(4), Vec::new(), &long[1..]).is_ok());
+    }
 }
