@@ -1,5 +1,5 @@
-//! What a Linux needs that begins anew in the place of the one that runs now. The host has put kernel, initrd and command
-//! line into the image. This adds what only this machine's firmware knows: the memory map, and where ACPI's tables are.
+//! The start of a Linux that begins anew in the place of the one that runs now. The host has put kernel, initrd and
+//! command line into the image. This adds the facts of this machine's firmware: the memory map, and ACPI's tables.
 //!
 //! The memory map lacks the block. The table of cores lacks those of other sandboxes: a kernel tries to start each core
 //! that it finds there. No code runs when the Linux begins anew but the monitor's copy of all that.
@@ -40,8 +40,8 @@ pub fn fill(devices: &Devices, late: &Late, block: Range) -> Result<(), Stop> {
     if late.boot_params == 0 {
         return Err(Stop::Restart("/sys/kernel/boot_params, which is not there"));
     }
-    // SAFETY: the module's copy of a page. The other two are pieces of the pristine guest in the block, which no monitor
-    // reads yet; the host has made them that large.
+    // SAFETY: the module's copy of a page. The other two are pieces of the pristine guest in the block. The host has
+    // made them that large, and no monitor reads them yet.
     let (now, page, tables) = unsafe {
         (
             &*(late.boot_params as *const [u8; PAGE as usize]),

@@ -141,13 +141,13 @@ fn a_copy_has_own_cores_alone_and_leads_to_the_other_tables() {
         acpi::only(BASE, &Bytes(all.clone()), &mut copy, at, own).unwrap();
         let rsdp = if old { 20 } else { 36 };
         assert_eq!((sum(&copy[..20]), sum(&copy[..rsdp])), (0, 0));
-        // Nobody takes the old root table, which leads to the old cores.
+        // The old root table leads to the old cores, so it is not to be taken.
         assert!(old || copy[16..20] == [0; 4]);
         let root = if old { 44 } else { 52 };
         assert_eq!(sum(&copy[64..64 + root]), 0);
         let madt = 64 + root.next_multiple_of(16);
         assert_eq!((&copy[madt..madt + 4], sum(&copy[madt..madt + 88])), (&b"APIC"[..], 0));
-        // What is disabled cannot be enabled later, either.
+        // A disabled core cannot be enabled later, either.
         assert_eq!(copy[madt + 44 + 8..][..8], [0, 8, 1, 6, 0, 0, 0, 0]);
         all.extend(copy);
         let seen = acpi::parse(at, &Bytes(all)).unwrap();

@@ -1,5 +1,5 @@
-//! A Linux that ran before its monitor did: taken over on each of its cores, and given back. A fresh one can begin in its
-//! place, as any guest begins anew ([`life`]).
+//! A Linux that ran before its monitor did: taken over on each of its cores, and given back. A fresh one can begin in
+//! its place, as any guest begins anew ([`life`]).
 
 use crate::contract::Monitor;
 use crate::life;

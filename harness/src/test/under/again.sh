@@ -29,4 +29,7 @@ dmesg -r | grep -E '^<[0-3]>' | sed 's/^/under: log /'
 # The machine is not this Linux' to give back, nor to give away again.
 modprobe bulkhead && bulkheadctl machine enable /late/pattern 2>&1
 dmesg | grep -q "bulkhead: this Linux is a sandbox already" || end "no refusal: $(dmesg | tail -3)"
+insmod /late/bhstrike.ko act=release
+# -1: there is no such call. It would be -4 in a first life, while others run.
+dmesg | grep -q "bhstrike: release: got -1$" || end "it may leave: $(dmesg | tail -3)"
 echo "under: done"

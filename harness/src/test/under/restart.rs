@@ -1,9 +1,11 @@
-//! A Linux that ran first begins anew as a sandbox: another one begins it when it has panicked, and it does so itself by
-//! `reboot`. Meanwhile `flight` does its duty.
+//! A Linux that ran first begins anew as a sandbox. Another one begins it when it has panicked, and it does so itself
+//! by `reboot`. Meanwhile `flight` does its duty.
 
 use super::super::driver::{Bench, Job};
 use super::super::system::artifacts;
-use super::{DONE, Kind, Linux, block, complaints, first_the_reason, load_from, pattern, start};
+use super::{
+    DONE, Kind, Linux, STRIKE, block, complaints, first_the_reason, load_from, pattern, start,
+};
 use bulkhead_explain::{explain, sandbox};
 use bulkhead_initramfs::{Archive, Entry};
 use bulkhead_layout::report::State;
@@ -32,6 +34,8 @@ pub fn system(bench: &Bench) -> Result<Checked, String> {
     let mut file = |name: &str, bytes| archive.add(name, Entry::File(0o644, bytes));
     file("/late/again.sh", include_str!("again.sh").into());
     file("/late/pattern", pattern());
+    let strike = std::fs::read(artifacts().join(STRIKE)).map_err(|e| format!("{STRIKE}: {e}"))?;
+    file("/late/bhstrike.ko", strike);
     bytes.extend(archive.to_bytes());
     std::fs::write(&initrd, bytes).map_err(|e| e.to_string())?;
     let text = text
@@ -83,14 +87,17 @@ fn restart(bench: &Bench) -> Result<String, String> {
             format!("{} {:#x} in life {}", r.condition, r.record.address, r.record.incarnation)
         })
         .collect();
+    // The attack in its third life leaves one, and a boot none.
+    let attack = format!("memory-read {:#x} in life 3", base);
+    if records != [attack] {
+        return Err(format!("{records:?}\n{text}"));
+    }
     if ground.report.restarts != 4 {
         return Err(format!("{} restarts of the Linux\n{text}", ground.report.restarts));
     }
     let begun = ground.report.launch_ticks - ground.report.begin_ticks;
     Ok(format!(
-        "{} restarts, the last one in {begun} ticks; flight said {} bytes; {}",
-        ground.report.restarts,
-        flight.cores[0].console_written,
-        records.join(", ")
+        "{} restarts, the last one in {begun} ticks; flight said {} bytes",
+        ground.report.restarts, flight.cores[0].console_written
     ))
 }
