@@ -98,8 +98,8 @@ const HEAD: usize = 36;
 /// Place of the root table in a copy, behind the RSDP.
 const ROOT: usize = 64;
 
-/// Copies the RSDP, the root table and the MADT to `to`, which will lie at the physical address `at`. It enables those
-/// cores alone that `own` has, by their x2APIC IDs. All other tables stay where they are. `None`: there is no MADT, or no room.
+/// Copies the RSDP, the root table and the MADT to `to`, which will lie at the physical address `at`. Cores are enabled
+/// if `own` has their x2APIC IDs. All other tables stay where they are. `None`: there is no MADT, or no room.
 pub fn only(
     rsdp: u64,
     memory: &impl Memory,
