@@ -1,7 +1,14 @@
 # again.sh: a Linux that began anew. Its disk counts the lives: the second one reboots, the third one does so by force,
 # and a finding ends the fourth one.
 end() { echo "under: $1"; exit 1; }
-for driver in virtio_pci virtio_blk nvme ahci sd_mod; do modprobe $driver 2>/dev/null; done
+# Tells if the disk controller reaches memory that has no driver in the new kernel.
+masters() {
+    command=$(dd if=/sys/bus/pci/devices/0000:00:1f.2/config bs=1 skip=4 count=1 2>/dev/null | hexdump -e '1/1 "%d"')
+    echo "$((command & 4))"
+}
+[ ! -e /sys/bus/pci/devices/0000:00:1f.2/driver ] || end "the controller has a driver"
+[ "$(masters)" = 0 ] || end "a device of before goes on"
+for driver in virtio_pci virtio_blk; do modprobe $driver 2>/dev/null; done
 tries=0
 while [ ! -b /dev/vda ] && [ $tries -lt 100 ]; do usleep 100000; tries=$((tries + 1)); done
 [ -b /dev/vda ] || end "no disk: $(dmesg | tail -30)"

@@ -2,11 +2,17 @@
 end() { echo "under: $1"; exit 1; }
 for driver in bulkhead virtio_pci virtio_blk nvme ahci sd_mod; do modprobe $driver 2>/dev/null; done
 dmesg -n 4
-for disk in /dev/vda /dev/vdb; do
+for disk in /dev/vda /dev/vdb /dev/nvme0n1 /dev/sda; do
     tries=0
     while [ ! -b $disk ] && [ $tries -lt 100 ]; do usleep 100000; tries=$((tries + 1)); done
     [ -b $disk ] || end "no $disk"
 done
+# Tells if the disk controller reaches memory.
+masters() {
+    command=$(dd if=/sys/bus/pci/devices/0000:00:1f.2/config bs=1 skip=4 count=1 2>/dev/null | hexdump -e '1/1 "%d"')
+    echo "$((command & 4))"
+}
+[ "$(masters)" = 4 ] || end "the controller does not reach memory"
 dd if=/dev/zero of=/dev/vda bs=512 count=1 conv=notrunc,fsync 2>/dev/null || end "no mark"
 dd if=/late/pattern of=/dev/vda bs=64k seek=16 conv=notrunc,fsync 2>/dev/null || end "no pattern"
 bulkheadctl machine enable /late/restart.img || end "not enabled: $(dmesg | tail -3)"
