@@ -36,17 +36,19 @@ monitor() { # NAME FEATURES
 }
 monitor monitor-small channels
 monitor monitor-control channels,control,cores,loads
+monitor monitor-control-locks channels,control,cores,loads,locks
 monitor monitor-control-watched channels,control,cores,loads,watchdog,ladder
 monitor monitor-control-warm channels,control,cores,loads,watchdog,ladder,snapshot
 monitor monitor-control-standby channels,control,cores,loads,watchdog,ladder,snapshot,role
-monitor monitor-control-registers channels,control,cores,loads,mmio
+monitor monitor-control-registers channels,control,cores,loads,mmio,locks
 monitor monitor-plain channels,control,cores,loads,links,linux
 monitor monitor channels,control,cores,loads,links,linux,devices
+monitor monitor-locks channels,control,cores,loads,links,linux,devices,locks
 monitor monitor-watched channels,control,cores,loads,links,linux,devices,watchdog,ladder
 monitor monitor-warm channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot
 monitor monitor-standby channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot,role
-monitor monitor-running channels,control,cores,linux,running
-monitor monitor-running-devices channels,control,cores,devices,linux,running
+monitor monitor-running channels,control,cores,linux,locks,running
+monitor monitor-running-devices channels,control,cores,devices,linux,locks,running
 # And once more that with code for all, with checks and in another layout: `monitor = "checked"`.
 for shell in svm vmx; do
     cargo build --locked -q --target $BARE --profile privileged-checked -p bulkhead-monitor-$shell --features checked

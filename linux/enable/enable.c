@@ -560,6 +560,7 @@ static int enable(const struct bh_image *image)
 	machine.late = late;
 	pr_info("bulkhead: %llu MiB at %#llx and %u cores are other sandboxes' now; %llu us in all, %llu of them with all cores stopped\n",
 		machine.len >> 20, machine.at, machine.count, machine.whole / 1000, machine.entry / 1000);
+	bh_plug();
 	return 0;
 failed:
 	if (others)
@@ -580,6 +581,8 @@ static int disable(void)
 
 	if (!machine.on)
 		return -ENOENT;
+	/* A driver says goodbye to the other end, by its monitor. */
+	bh_unplug();
 	atomic_set(&answer, UNASKED);
 	err = stop_machine(leave, machine.late, cpu_online_mask);
 	if (!err && atomic_read(&answer) != GRANTED) {
@@ -588,8 +591,10 @@ static int disable(void)
 	}
 	if (!err && fails(10))
 		err = -EIO;
-	if (err)
+	if (err) {
+		bh_plug();
 		return err;
+	}
 	cpu_hotplug_enable();
 	reset_others();
 	machine.on = false;
@@ -660,9 +665,14 @@ static struct miscdevice device = {
 
 static int __init begin(void)
 {
-	int err = misc_register(&device);
+	int err = bh_ends_begin();
 
-	if (!err)
+	if (err)
+		return err;
+	err = misc_register(&device);
+	if (err)
+		bh_ends_end();
+	else
 		register_pm_notifier(&sleep_notifier);
 	return err;
 }
@@ -672,6 +682,7 @@ static void __exit end(void)
 	unregister_pm_notifier(&sleep_notifier);
 	bh_apic_end();
 	misc_deregister(&device);
+	bh_ends_end();
 }
 
 module_init(begin);

@@ -31,6 +31,12 @@ int bh_take_functions(void);
 int bh_found_again(void);
 void bh_give_functions(void);
 
+/* ends.c: has the functions of channels come and go, and their driver. */
+void bh_plug(void);
+void bh_unplug(void);
+int bh_ends_begin(void);
+void bh_ends_end(void);
+
 /* apic.c: the local APIC of the processor that this runs on, in xAPIC or in x2APIC mode. Registers by their offset. */
 int bh_apic(void);
 void bh_apic_end(void);

@@ -22,6 +22,8 @@
 #define BH_TAKE_PORTS 0xd
 #define BH_SANDBOXES 0x20
 #define BH_CORES 0x10
+#define BH_ENDS 0x4106110a
+#define BH_ENDS_CLASS 0xff4248
 #define BH_RELEASE 0x4248000e
 #define BH_NULL 0x42480000
 #define BH_OK 0x0ull

@@ -18,7 +18,7 @@ use bulkhead_monitor_abi::monitor::{Ram, Slice};
 use bulkhead_monitor_abi::pci::{Function, Register, Remapping, Reset};
 use bulkhead_monitor_abi_x86::config::Config;
 use bulkhead_monitor_abi_x86::{hpet, icr};
-use bulkhead_pci::late::{lead, note, of_msi, open, restore, translate};
+use bulkhead_pci::late::{begin, lead, note, of_msi, open, restore, translate};
 use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware};
 use core::ptr::{read_volatile, write_volatile};
@@ -86,7 +86,11 @@ impl<'a> Devices<'a> {
 
     fn functions(&self) -> impl Iterator<Item = &Function> {
         // Channels' ends are no functions of the machine's.
-        self.slice::<Function>(self.config.functions).iter().filter(|f| f.state == 0)
+        self.all().filter(|f| f.state == 0)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Function> {
+        self.slice::<Function>(self.config.functions).iter()
     }
 
     /// Returns the place of an entry of a function's remapping table.
@@ -236,6 +240,7 @@ impl<'a> Devices<'a> {
         for function in self.functions() {
             note(self, function).map_err(|at| Stop::Register(function.bdf as u16, at))?;
         }
+        self.all().filter(|f| f.state != 0).for_each(|end| begin(self, end));
         self.note_lines();
         let done = self.switch();
         if done.is_err() {

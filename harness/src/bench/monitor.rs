@@ -144,7 +144,7 @@ pub fn sizes() -> Found {
     let standby = text("monitor-control-standby")? - text("monitor-control-warm")?;
     let figure = Figure::new(bytes("monitor.text_failover", standby)).must(Must::AtMost(2_816.0));
     all.push(figure.note("what roles add to the smaller one with snapshots"));
-    let registers = text("monitor-control-registers")? - text("monitor-control")?;
+    let registers = text("monitor-control-registers")? - text("monitor-control-locks")?;
     let figure =
         Figure::new(bytes("monitor.text_registers", registers)).must(Must::AtMost(4_096.0));
     all.push(figure.note("what ranges of shared registers add to the smaller one, the decoder of instructions with them"));

@@ -31,6 +31,7 @@ const WOKEN: &str = "[[channel]]\nname = \"news\"\nfrom = \"one\"\nto = [\"other
 const LOADED: &str = "[[channel]]\nname = \"lesson\"\nfrom = \"one\"\nto = [\"other\"]\nsize = \"8 KiB\"\nkind = \"program\"\n";
 const SHARED: &str = "[[shared_mmio]]\nname = \"panel\"\naddress = \"0xfed1d000\"\nparts = [{ sandbox = \"one\", access = \"rw\" }]\n";
 const RANGE: &str = "[[shared_mmio]]\nname = \"dial\"\naddress = \"0xfed1d000\"\nparts = [{ sandbox = \"one\", access = \"rw\", offset = 0, size = 4 }]\n";
+const STOPS: &str = "stop = [\"other\"]";
 const LINKS: &str = "links = { to = [\"other\"], count = 2, size = \"4 KiB\" }";
 const WATCHED_LINKS: &str =
     "watchdog = \"10 ms\"\nlinks = { to = [\"other\"], count = 2, size = \"4 KiB\" }";
@@ -38,13 +39,14 @@ const SMALL: [&str; 2] = ["small", "small"];
 const WHOLE: [&str; 2] = ["", "small"];
 
 /// Each need by itself, and things that are none.
-const CASES: [Case; 25] = [
+const CASES: [Case; 26] = [
     case("nothing", "", "", SMALL),
     case("several cores", "cores = [0, 2]", "", ["control", "small"]),
     case("the right to stop", "stop = [\"other\"]", "", ["control", "control"]),
     case("the right to restart", "restart = [\"other\"]", "", ["control", "control"]),
     case("the right to observe", "observe = [\"other\"]", "", SMALL),
-    case("a lock", "lockable = true", "", ["control", "small"]),
+    case("a lock", "lockable = true", "", ["control-locks", "small"]),
+    case("the right to stop who locks", STOPS, "lockable = true\n", ["control-locks"; 2]),
     case("a shared page", "", SHARED, SMALL),
     case("a range of registers", "", RANGE, ["control-registers", "small"]),
     case("links", LINKS, "", ["plain", "plain"]),

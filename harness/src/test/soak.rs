@@ -23,7 +23,7 @@ const UNDER: &str =
 const ROUNDS: &str = "under/rounds has 50 of them";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 97] = [
+pub const LEFT: [(&str, &str); 96] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -77,10 +77,6 @@ pub const LEFT: [(&str, &str); 97] = [
     ("under/attack-write-mailbox", ATTACKS),
     ("under/attack-write-monitor", ATTACKS),
     ("under/attack-write-start-up", ATTACKS),
-    (
-        "under/devices-each",
-        "2 of 7 runs hang: an idle core loses its timer (docs/under-linux.md); under/devices gives one",
-    ),
     ("under/rounds-2000", ROUNDS),
     ("under/xapic-6.12", UNDER),
     ("vmx/autostart-false", VTX),

@@ -88,6 +88,7 @@ macro_rules! needs {
             | when(cfg!(feature = "snapshot"), need::SNAPSHOT)
             | when(cfg!(feature = "role"), need::ROLE)
             | when(cfg!(feature = "mmio"), need::MMIO)
+            | when(cfg!(feature = "locks"), need::LOCK)
             | when(cfg!(feature = "running"), need::RUNNING)
     }};
 }

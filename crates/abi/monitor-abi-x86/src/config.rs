@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Quiet {
-    /// First port or MSR.
+    /// First port, MSR or address.
     pub first: u32,
     /// Last one, inclusive.
     pub last: u32,
@@ -20,7 +20,7 @@ pub struct Quiet {
 }
 
 impl Quiet {
-    /// Finds the value of a read of this port or MSR, if it is in one of the ranges.
+    /// Finds the value of a read of this one, if it is in one of the ranges.
     #[must_use]
     pub fn find(ranges: &[Self], number: u32) -> Option<u64> {
         let range = ranges.iter().find(|q| (q.first..=q.last).contains(&number));
@@ -103,6 +103,8 @@ pub struct Config {
     pub ecam_len: u64,
     /// Physical address of the HPET, of which this Linux reads the page; 0: it has the page to itself.
     pub hpet: u64,
+    /// Registers of devices that are nobody's, which this Linux only reads: [`Quiet`].
+    pub withheld: Slice,
     /// Its registers among shared ones: [`bulkhead_monitor_abi::mmio::Range`].
     pub ranges: Slice,
 }
@@ -134,4 +136,4 @@ impl DerefMut for Config {
 
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 152);
+const _: () = assert!(size_of::<Config>() == size_of::<monitor::Config>() + 160);

@@ -30,6 +30,8 @@ pub const SHADOW_VA: u64 = 0xFFFF_FFFF_8060_0000;
 /// The lock of the machine's interrupt lines, shared by all monitors with interrupt lines; a
 /// page on: what the own guest has written. A sandbox without lines has neither.
 pub const LINES_VA: u64 = 0xFFFF_FFFF_8070_0000;
+/// Commands to the IOMMU, in a monitor that has them.
+pub const COMMANDS_VA: u64 = LINES_VA + 2 * PAGE;
 /// First core's block of [`CORE_STRIDE`] bytes; unmapped pages around the
 /// stack catch an overflow.
 pub const CORES_VA: u64 = 0xFFFF_FFFF_8050_0000;

@@ -27,27 +27,33 @@ pub const ROLE: u32 = 1 << 10;
 pub const RUNNING: u32 = 1 << 11;
 /// Ranges of shared registers ([`crate::mmio`]).
 pub const MMIO: u32 = 1 << 12;
+/// Locks ([`crate::hypercall::LOCK`]): of its own, or of a sandbox that it may end.
+pub const LOCK: u32 = 1 << 13;
 /// All of them.
-pub const ALL: u32 = (1 << 13) - 1;
+pub const ALL: u32 = (1 << 14) - 1;
 /// Needs of a sandbox that outlives failures.
 const RECOVERY: u32 = WATCHDOG | LADDER;
+/// Needs of few sandboxes. They share monitors.
+const RARE: u32 = MMIO | LOCK;
 /// Needs of sandboxes that start with the machine.
 const BOOTED: u32 = ALL & !RUNNING;
 
 /// Monitors that are built, by the names of their files: a smaller one first, then the one with code for all. The last
 /// one is that one, built with checks and another layout.
-pub const MONITORS: [(&str, u32); 15] = [
+pub const MONITORS: [(&str, u32); 17] = [
     ("monitor-small", CHANNELS),
     ("monitor-control", SMALL),
+    ("monitor-control-locks", SMALL | LOCK),
     ("monitor-control-watched", SMALL | RECOVERY),
     ("monitor-control-warm", SMALL | RECOVERY | SNAPSHOT),
     ("monitor-control-standby", SMALL | RECOVERY | SNAPSHOT | ROLE),
-    ("monitor-control-registers", SMALL | MMIO),
-    ("monitor-plain", BOOTED & !(DEVICES | RECOVERY | SNAPSHOT | ROLE | MMIO)),
-    ("monitor", BOOTED & !(RECOVERY | SNAPSHOT | ROLE | MMIO)),
-    ("monitor-watched", BOOTED & !(SNAPSHOT | ROLE | MMIO)),
-    ("monitor-warm", BOOTED & !(ROLE | MMIO)),
-    ("monitor-standby", BOOTED & !MMIO),
+    ("monitor-control-registers", SMALL | RARE),
+    ("monitor-plain", BOOTED & !(DEVICES | RECOVERY | SNAPSHOT | ROLE | RARE)),
+    ("monitor", BOOTED & !(RECOVERY | SNAPSHOT | ROLE | RARE)),
+    ("monitor-locks", BOOTED & !(RECOVERY | SNAPSHOT | ROLE | MMIO)),
+    ("monitor-watched", BOOTED & !(SNAPSHOT | ROLE | RARE)),
+    ("monitor-warm", BOOTED & !(ROLE | RARE)),
+    ("monitor-standby", BOOTED & !RARE),
     ("monitor-registers", BOOTED),
     ("monitor-running", LATE),
     ("monitor-running-devices", LATE | DEVICES),
@@ -58,7 +64,7 @@ pub const MONITORS: [(&str, u32); 15] = [
 pub const CHECKED: usize = MONITORS.len() - 1;
 
 /// Needs of a Linux that runs already, without its devices.
-const LATE: u32 = CHANNELS | CONTROL | CORES | LINUX | RUNNING;
+const LATE: u32 = CHANNELS | CONTROL | CORES | LINUX | LOCK | RUNNING;
 
 /// Needs of a sandbox without devices that is no Linux.
 const SMALL: u32 = CHANNELS | CONTROL | CORES | LOADS;
@@ -109,6 +115,9 @@ mod tests {
         assert_eq!(MONITORS[smallest(ROLE | DEVICES)].0, "monitor-standby");
         assert_eq!(MONITORS[smallest(MMIO)].0, "monitor-control-registers");
         assert_eq!(MONITORS[smallest(MMIO | LINUX)].0, "monitor-registers");
+        assert_eq!(MONITORS[smallest(LOCK)].0, "monitor-control-locks");
+        assert_eq!(MONITORS[smallest(LOCK | LINUX)].0, "monitor-locks");
+        assert_eq!(MONITORS[smallest(LOCK | WATCHDOG)].0, "monitor-registers");
         assert_eq!(MONITORS[smallest(RUNNING | LINUX | CORES)].0, "monitor-running");
         assert_eq!(MONITORS[smallest(RUNNING | DEVICES)].0, "monitor-running-devices");
     }

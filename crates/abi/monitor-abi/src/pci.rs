@@ -57,8 +57,8 @@ pub struct Function {
     pub remap_va: u64,
     /// The role that it belongs to, from 1 on; 0: it is the sandbox's own. A role's sends no messages.
     pub role: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// Further requester ID of its messages; 0: none.
+    pub alias: u32,
 }
 
 /// How a function's messages find their way.

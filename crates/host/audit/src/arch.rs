@@ -77,6 +77,10 @@ pub trait Architecture: Debug + Sync {
     fn unit(&self, claim: &Claim, registers: &Registers, words: &Words) -> Option<Box<dyn Unit>>;
     /// Lists the registers of the interrupt controller that a sandbox's monitor has.
     fn line_registers(&self, claim: &Claim, sandbox: usize) -> Vec<Range>;
+    /// Finds the registers by which a sandbox' monitor has the IOMMU forget messages; it has the command buffer then.
+    fn commands(&self, _: &Claim, _: usize) -> Option<Range> {
+        None
+    }
     /// Checks every line that is not masked.
     fn lines(&self, context: &mut Context, unit: Option<&dyn Unit>);
     /// Reads the registers of a machine that stands in QEMU.

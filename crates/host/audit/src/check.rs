@@ -27,6 +27,8 @@ pub struct Context<'a> {
     pub(crate) confining: Vec<(u64, String)>,
     /// Frames of remapping tables by function (its requester ID).
     pub(crate) remapping: BTreeMap<u16, Vec<u64>>,
+    /// Frames of the IOMMU's command buffer.
+    pub(crate) commands: Vec<u64>,
     /// Pages that a guest writes in place of memory taken from it: its sandbox, and the address.
     pub(crate) instead: BTreeMap<u64, (usize, u64)>,
     /// Reach of each sandbox, for the report.
@@ -47,6 +49,7 @@ pub fn audit(claim: &Claim, registers: &Registers, memory: &dyn Memory) -> Repor
         image: BTreeMap::new(),
         confining: Vec::new(),
         remapping: BTreeMap::new(),
+        commands: Vec::new(),
         instead: BTreeMap::new(),
         access: { claim.sandboxes.iter() }
             .map(|s| Access { sandbox: s.name.clone(), ..Access::default() })
@@ -437,6 +440,7 @@ impl Context<'_> {
         let unit = self.claim.arch.unit(self.claim, self.registers, self.words)?;
         self.confine(unit.tables(self.claim));
         self.remapping = unit.remapping();
+        self.commands = unit.commands();
         Some(unit)
     }
 }

@@ -313,6 +313,10 @@ pub struct Claim {
     pub controller: Option<u64>,
     /// Registers of the machine's timer, which a Linux that ran before its monitor reads; `None`: it has them.
     pub timer: Option<u64>,
+    /// Addresses below those of further RAM that the description does not name: such a Linux does not reach them.
+    pub unnamed: Vec<Range>,
+    /// Registers that such a Linux reads, and does not write: those of devices that are nobody's.
+    pub shown: Vec<Range>,
     /// Ports that such a Linux does not keep.
     pub withheld: Vec<(u32, u32)>,
 }

@@ -14,6 +14,10 @@ pub trait Unit {
     fn remapping(&self) -> BTreeMap<u16, Vec<u64>> {
         BTreeMap::new()
     }
+    /// Lists the frames of its command buffer, if a monitor can have that.
+    fn commands(&self) -> Vec<u64> {
+        Vec::new()
+    }
     /// Checks the unit and everything that its tables lead to.
     fn check(&self, context: &mut Context, given: &[Vec<Given>]);
     /// Finds out where a line of the interrupt controller arrives, by the entry there. The first way is the one

@@ -158,10 +158,10 @@ fn to_guest(
             });
         }
     }
-    if let Some(at) = claim.timer.filter(|_| sandbox.running) {
-        all.push(read_only(claim, index, at));
-    }
     if sandbox.running {
+        let shown =
+            claim.shown.iter().flat_map(|range| pages(*range, page)).map(|range| range.start);
+        all.extend(claim.timer.into_iter().chain(shown).map(|at| read_only(claim, index, at)));
         let rest = rest(claim, index, &all);
         all.extend(rest);
         all.extend(controller(claim, index));
@@ -182,6 +182,7 @@ fn rest(claim: &Claim, index: usize, shown: &[Given]) -> Vec<Given> {
         .chain(claim.block)
         .chain([monitors])
         .chain(claim.mediated())
+        .chain(claim.unnamed.iter().copied())
         .chain(shown.iter().map(|g| Range { start: g.address, len: g.len }))
         .chain(links)
         .collect();

@@ -204,6 +204,9 @@ impl Context<'_> {
                 let all = links.flat_map(|link| root.clone().map(move |root| (link, root)));
                 own.extend(self.remapping_frames(i).map(|r| r.start).chain(all.map(table)));
                 own.extend(root.flat_map(|root| self.role_tables(i, *root)));
+                if self.claim.arch.commands(self.claim, i).is_some() {
+                    own.extend(&self.commands);
+                }
             }
             let confining = self.confining.iter().map(|c| c.0).filter(|f| !own.contains(f));
             let confining: Vec<u64> = confining.collect();

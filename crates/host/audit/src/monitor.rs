@@ -163,6 +163,9 @@ fn windows(claim: &Claim, i: usize, program: &[Segment]) -> Vec<Window> {
     if places.lock && (!sandbox.lines.is_empty() || sandbox.pins) {
         all.push(window(LINES + page, page, RW, "interrupt lines as written"));
     }
+    if claim.arch.commands(claim, i).is_some() {
+        all.push(window(LINES + 2 * page, 2 * page, RW, "commands to the IOMMU"));
+    }
     for n in 0..sandbox.ends.len() as u64 {
         let at = FUNCTIONS + n * FUNCTION_STRIDE;
         all.push(window(at, page, RW, "configuration of a channel's end"));
@@ -384,6 +387,7 @@ impl Context<'_> {
                 f.mediated.iter().chain(&f.resets).copied().chain(self.claim.configuration(f))
             })
             .chain(self.claim.arch.line_registers(self.claim, i))
+            .chain(self.claim.arch.commands(self.claim, i))
             .chain(self.quieted(i))
             .chain(self.claim.registers.iter().filter(|r| r.has(i, true)).map(|r| r.range))
             .flat_map(|range| pages(range, page))

@@ -331,6 +331,11 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         let whose = format!("channel {}'s function {}", channel.name, end.bdf);
         return (access, whose, END, owner::at(&channel.place));
     }
+    if let Some(withheld) = owner::withheld(plan, who, at) {
+        let register =
+            self::access(denial, &format!("register {at:#x} of a device that is nobody's"));
+        return words(register, denial, withheld);
+    }
     let timer = plan.machine.hpet.as_ref().is_some_and(|t| at.wrapping_sub(t.base) < PAGE);
     if timer && who.guest == Guest::Running {
         const TIMER: Rule =

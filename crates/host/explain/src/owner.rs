@@ -413,7 +413,8 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         allow,
     };
     let own = at(&who.place);
-    if let Some(found) = of_block(plan, who, gpa) {
+    let found = of_block(plan, who, gpa).or_else(|| unnamed(plan, who, gpa));
+    if let Some(found) = found.or_else(|| withheld(plan, who, gpa)) {
         return Answer { what, rule: MEMORY, ..found };
     }
     if let Some(ram) = who.ram.iter().find(|r| gpa >= r.gpa && gpa - r.gpa < r.len) {
@@ -561,6 +562,26 @@ pub fn registers(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
     let owner = format!("{whose} (registers {} of device `{}`)", shared.name, shared.device);
     let rule = if mediated { RANGE } else { MEMORY };
     Some(Answer { rule, ..simple(&owner, &at(&shared.place), gets, allow) })
+}
+
+/// Addresses below which a running Linux may have registers.
+const LOW: Span = Span { start: 0, len: 1 << 32 };
+
+/// Registers of a device that is nobody's, which a running Linux only reads.
+pub fn withheld(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
+    let mut all = plan.withheld(LOW).filter(|_| who.guest == Guest::Running);
+    let (found, _) = all.find(|(_, span)| span.contains(gpa))?;
+    Some(Answer { rule: MEMORY, gets: "reads, and no write".into(), ..device(plan, who, found) })
+}
+
+/// Addresses at which a running Linux has nothing, since the machine description names nothing there.
+fn unnamed(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
+    let is = |span: &Span| who.guest == Guest::Running && span.contains(gpa);
+    plan.unnamed(LOW).iter().find(|span| is(span))?;
+    let why = "the machine description names no memory and no register there";
+    let name = &plan.machine.name;
+    let change = format!("machine `{name}`: name it in `[[reserved]]`, if this Linux may have it");
+    Some(simple("nobody's", why, "nothing", Allow::Change(change)))
 }
 
 /// Memory that a running Linux has given away: an address of that Linux' is one of the machine's.

@@ -409,6 +409,10 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
         (!sandbox.ladders.is_empty() || failure, need::LADDER),
         (sandbox.snapshot > 0, need::SNAPSHOT),
         (plan.mmio.iter().any(mediated), need::MMIO),
+        (
+            sandbox.lockable || controls(sandbox, &|target| plan.sandboxes[target].lockable),
+            need::LOCK,
+        ),
         (plan.roles_of(index).next().is_some(), need::ROLE),
     ];
     all.into_iter().filter(|(needed, _)| *needed).fold(0, |set, (_, need)| set | need)
@@ -425,7 +429,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
         (config.links.len != 0, need::LINKS, "links"),
         (config.loads != 0, need::LOADS, "loading"),
         (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
-        (config.lockable != 0, need::CONTROL, "locks"),
+        (config.lockable != 0, need::LOCK, "locks"),
         (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),
         (config.watch.least != 0, need::WATCHDOG, "a watchdog"),
         (config.peers.len != 0, need::WATCHDOG, "looks at other monitors"),

@@ -19,6 +19,8 @@ const _: () = assert!(NAMED_AT + NAMED_LEN <= MSIX_AT);
 /// MSI-X (PCI 3.0, 6.8.2): the table is at the start of BAR 1, the pending bits here.
 const MSIX: u8 = 0x11;
 const PENDING: u64 = 0x800;
+/// No interrupt controller has this line, so nothing comes by it.
+const NO_LINE: u32 = u32::MAX;
 
 /// The pages that an end's monitor maps, beside the peers' states.
 pub struct Made {
@@ -34,7 +36,7 @@ pub struct Made {
 /// shown as 1: that it begins and ends shows in the channel's own words.
 pub fn states(pages: &mut Pages, plan: &Plan, region: &Channel) -> u64 {
     let state = |peer: &usize| match plan.sandboxes[*peer].guest {
-        Guest::Linux { .. } => 0u32,
+        Guest::Linux { .. } | Guest::Running => 0u32,
         _ => 1,
     };
     let all = bulkhead_plan::peers(region);
@@ -73,7 +75,8 @@ pub fn described(n: usize, own: &End, shadow: &mut Shadow) -> Described {
     // Messages have two ends.
     function.peer = u16::from(own.id == 0);
     if let Some(woken) = own.woken {
-        (function.msix, function.line) = (MSIX_AT as u16, woken.line);
+        (function.msix, function.line) =
+            (MSIX_AT as u16, woken.pin.map_or(NO_LINE, |pin| pin.line));
         function.woken = woken.bell.nth + 1;
     }
     let zero = |at| Reset { at, kind: Reset::STORE, size: 4, ..Reset::default() };
@@ -95,14 +98,14 @@ fn granted(own: &End) -> Granted {
     if let Some(woken) = own.woken {
         let table = registers.end();
         bars.push(Bar { number: 1, kind: memory(false), span: Span { start: table, len: PAGE } });
-        function.pin = woken.pin;
+        function.pin = woken.pin.map_or(0, |pin| pin.number);
         function.msix = Some(Msix { at: MSIX_AT as u8, vectors: 1, table, pba: table + PENDING });
     }
     function.bars = bars;
     Granted {
         function,
         unconfined: false,
-        line: own.woken.is_some(),
+        line: own.pin().is_some(),
         role: None,
         place: Place::default(),
     }
@@ -121,7 +124,7 @@ fn configuration(plan: &Plan, own: &End) -> Vec<u8> {
     let mut put = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_le_bytes());
     put(0x00, IDS);
     let woken = own.woken.is_some();
-    put(0x04, CAPABILITIES | if woken { INTERRUPT } else { 0 });
+    put(0x04, CAPABILITIES | if own.pin().is_some() { INTERRUPT } else { 0 });
     put(0x08, 0xFF << 24 | (PROTOCOL + carries) << 8);
     put(0x0C, if own.more { SEVERAL_FUNCTIONS } else { 0 });
     put(0x2C, PROVIDER);

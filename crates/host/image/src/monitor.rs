@@ -479,6 +479,23 @@ pub fn ends(plan: &Plan, index: usize) -> impl Iterator<Item = &plan::Channel> {
     own.filter(|region| region.part.has_header())
 }
 
+/// Finds the further requester ID of a function's messages.
+///
+/// # Errors
+/// A running Linux' function with several: its monitor has those of two IDs forgotten.
+fn alias(plan: &Plan, granted: &Granted) -> Result<u32, Error> {
+    let function = &granted.function;
+    match &function.requesters[..] {
+        [] => Ok(0),
+        [one] => Ok(u32::from(one.0)),
+        _ if plan.block.is_none() => Ok(0),
+        _ => Err(Error::Lines(format!(
+            "PCI function {} sends messages under more than two requester IDs: leave those out that it does not use",
+            function.bdf
+        ))),
+    }
+}
+
 /// A monitor's knowledge of PCI.
 #[derive(Default)]
 pub struct Functions {
@@ -534,6 +551,7 @@ impl Functions {
                         _ if granted.role.is_some() => 0,
                         Route::Direct => 0,
                         Route::Table => {
+                            described.function.alias = alias(input.plan, granted)?;
                             let table = pages.take(facts.page);
                             self.remap.push((bdf, table));
                             self.of_image(input.plan, table, Rights::RW)

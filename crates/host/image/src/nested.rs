@@ -9,7 +9,7 @@ use bulkhead_arch::{Entry, MapError, Memory, PageFormat, Rights, Stage2, TableMe
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::ROLE_TABLES_VA;
 use bulkhead_layout::role::ROLES;
-use bulkhead_plan::{Access, BarKind, Granted, Plan, Ram, Reach, Span, What};
+use bulkhead_plan::{Access, BarKind, End, Granted, Plan, Ram, Reach, Span, What};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
@@ -300,8 +300,9 @@ fn mediated(plan: &Plan, index: usize) -> Vec<Span> {
         .collect()
 }
 
-/// The nested tables of a Linux that runs already. It reaches all devices and RAM at their own addresses, in pages of
-/// which the late boot code takes out those of the block. Pages that it is shown take the place of the machine's there.
+/// The nested tables of a Linux that runs already. It reaches RAM and the devices that the machine description names,
+/// at their own addresses. The late boot code takes out the pages of the block. Pages that it is shown take the place
+/// of the machine's there.
 pub fn under_linux<T: Target>(
     pages: &mut Pages,
     plan: &Plan,
@@ -309,11 +310,15 @@ pub fn under_linux<T: Target>(
     space: Space,
     shown: &Shown,
 ) -> Result<(Space, u64), Error> {
+    let (ends, own) = (plan.ends(index), spans(&space));
     let mut space = reached::<T::Nested>(plan, index, space, shown);
     let facts = plan.machine.arch.facts();
     let [low, monitors] = T::MACHINE;
     if let Some(timer) = &plan.machine.hpet {
         space.device(timer.base, timer.base, facts.page, Rights::R, TIMER);
+    }
+    for (_, span) in plan.withheld(low) {
+        space.device(span.start, span.start, span.len, Rights::R, "a device that is nobody's");
     }
     let start_code = facts.start_code.map(|start| Span { start, len: facts.page });
     let links = plan.links.iter().filter(|link| link.concerns(index));
@@ -322,6 +327,10 @@ pub fn under_linux<T: Target>(
     holes.extend(links.map(|link| Span { start: link.gpa, len: facts.guest.link_stride }));
     holes.extend(space.regions.iter().map(|region| Span { start: region.at, len: region.len }));
     holes.extend(mediated(plan, index));
+    for end in &ends {
+        holes.extend([Span { start: end.registers, len: end.pages() }, end.memory]);
+    }
+    holes.extend(plan.unnamed(low));
     let high = plan.machine.banks.iter().flat_map(|bank| bank.without(low));
     let mut left: Vec<Span> = [low].into_iter().chain(high).collect();
     for hole in holes {
@@ -334,6 +343,7 @@ pub fn under_linux<T: Target>(
         space.device(at, at, len, Rights::R, CONTROLLER);
     }
     let root = space.bake::<Small<T::Nested>>(pages, None)?;
+    let root = ones::<Small<T::Nested>>(pages, &mut space, &windows(&ends, &own), root)?;
     Ok((space, root.unwrap_or_default()))
 }
 
@@ -346,7 +356,7 @@ pub fn tables<F: Stage2>(
     shown: &Shown,
 ) -> Result<(Space, u64), Error> {
     let sandbox = &plan.sandboxes[index];
-    let own: Vec<Span> = space.regions.iter().map(|m| Span { start: m.at, len: m.len }).collect();
+    let own = spans(&space);
     let mut space = reached::<F>(plan, index, space, shown);
     // Functions that are not there read as all ones without an exit: a kernel
     // looks for them hundreds of times.
@@ -355,19 +365,41 @@ pub fn tables<F: Stage2>(
     let facts = plan.machine.arch.facts();
     let hole = |bdf| facts.configuration(facts.guest.configuration, bdf).start;
     let mut holes: Vec<u64> = absent.into_iter().map(hole).collect();
-    for end in &ends {
+    holes.extend(windows(&ends, &own));
+    let root = space.bake::<F>(pages, None)?;
+    let root = ones::<F>(pages, &mut space, &holes, root)?;
+    Ok((space, root.unwrap_or_default()))
+}
+
+fn spans(space: &Space) -> Vec<Span> {
+    space.regions.iter().map(|m| Span { start: m.at, len: m.len }).collect()
+}
+
+/// Pages of windows to channels' memory behind the peers' states, but for those of `own` memory.
+fn windows(ends: &[End], own: &[Span]) -> Vec<u64> {
+    let mut holes = Vec::new();
+    for end in ends {
         let own: Vec<&Span> = own.iter().filter(|m| end.memory.encloses(**m)).collect();
-        // Behind the states; what nobody has of a section, or of the window, reads as absent memory does.
         let all = (end.memory.start + PAGE..end.memory.end()).step_by(PAGE as usize);
         holes.extend(all.filter(|page| !own.iter().any(|m| m.contains(*page))));
     }
-    let mut root = space.bake::<F>(pages, None)?;
-    if !holes.is_empty() {
-        let ones = pages.put(&vec![0xFF; F::PAGE as usize]);
-        let mut absent = Space::default();
-        holes.iter().for_each(|at| absent.add(*at, ones, F::PAGE, Rights::R, "nothing: all ones"));
-        root = absent.bake::<F>(pages, root)?;
-        space.regions.extend(absent.regions);
+    holes
+}
+
+/// Puts a page of ones in the places of absent ones, as absent memory and functions read.
+fn ones<F: PageFormat>(
+    pages: &mut Pages,
+    space: &mut Space,
+    holes: &[u64],
+    root: Option<u64>,
+) -> Result<Option<u64>, Error> {
+    if holes.is_empty() {
+        return Ok(root);
     }
-    Ok((space, root.unwrap_or_default()))
+    let ones = pages.put(&vec![0xFF; F::PAGE as usize]);
+    let mut absent = Space::default();
+    holes.iter().for_each(|at| absent.add(*at, ones, F::PAGE, Rights::R, "nothing: all ones"));
+    let root = absent.bake::<F>(pages, root)?;
+    space.regions.extend(absent.regions);
+    Ok(root)
 }

@@ -44,7 +44,9 @@ fn each_end_of_a_devices_channel_rings_the_other_and_is_woken() {
     assert_eq!(rings, [[Some(0), Some(1), None, Some(2)], [Some(0), Some(1), None, None]]);
     let woken = ends.each_ref().map(|ends| {
         let woken = ends.iter().map(|end| end.woken);
-        woken.map(|woken| woken.map(|w| (w.bell.nth, w.pin, w.line))).collect::<Vec<_>>()
+        woken
+            .map(|woken| woken.map(|w| (w.bell.nth, w.pin.unwrap().number, w.pin.unwrap().line)))
+            .collect::<Vec<_>>()
     });
     let [first, second, last] = [Some((0, 1, 16)), Some((1, 2, 17)), Some((2, 4, 19))];
     assert_eq!(woken, [[first, second, None, None], [first, second, None, last]]);

@@ -35,13 +35,26 @@ pub struct End {
 pub struct Woken {
     /// The doorbell.
     pub bell: Bell,
-    /// Its interrupt pin, 1 for A to 4 for D.
-    pub pin: u8,
-    /// The line of the sandbox's own IOAPIC that the pin leads to.
+    /// By MSI-X, and by this pin, too, if it has one.
+    pub pin: Option<Pin>,
+}
+
+/// An interrupt pin of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// 1 for A to 4 for D.
+    pub number: u8,
+    /// The line of the sandbox's own IOAPIC that it leads to.
     pub line: u32,
 }
 
 impl End {
+    /// Its interrupt pin, if it has one.
+    #[must_use]
+    pub fn pin(&self) -> Option<Pin> {
+        self.woken.and_then(|woken| woken.pin)
+    }
+
     /// Its pages of registers: its MSI-X table is in the second one.
     #[must_use]
     pub const fn pages(&self) -> u64 {
@@ -66,12 +79,16 @@ pub fn peers(region: &Channel) -> Vec<usize> {
 }
 
 impl Plan {
-    /// Returns the ends of a Linux sandbox, in the manifest's order; an empty list for any other guest.
+    /// Returns the ends of a Linux sandbox, in the manifest's order; an empty list for any other guest. A Linux that
+    /// runs already has them if its monitor answers for the configuration space. It keeps the machine's interrupt
+    /// lines, and none is left for their pins.
     #[must_use]
     pub fn ends(&self, sandbox: usize) -> Vec<End> {
-        if !matches!(self.sandboxes[sandbox].guest, Guest::Linux { .. }) {
-            return Vec::new();
-        }
+        let runs = match self.sandboxes[sandbox].guest {
+            Guest::Linux { .. } => false,
+            Guest::Running if self.machine.pci.is_some() => true,
+            _ => return Vec::new(),
+        };
         let begins = self.channels.iter().enumerate().filter(|(_, c)| c.part != Part::Rx);
         let own = begins.filter(|(_, c)| c.writes(sandbox) || c.reads(sandbox));
         let own: Vec<(usize, &Channel)> = own.collect();
@@ -85,8 +102,9 @@ impl Plan {
             // A device has four pins; two of its eight functions have one in common.
             let (device, pin) = (n / 8, n % 4);
             let line = lines.iter().cycle().nth(4 * device + pin);
-            let woken = wakes.zip(line);
-            let woken = woken.map(|(bell, line)| Woken { bell, pin: pin as u8 + 1, line: *line });
+            let pin = line.map(|line| Pin { number: pin as u8 + 1, line: *line });
+            let pin = pin.filter(|_| !runs);
+            let woken = wakes.filter(|_| runs || pin.is_some()).map(|bell| Woken { bell, pin });
             End {
                 region,
                 id,

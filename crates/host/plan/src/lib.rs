@@ -21,7 +21,7 @@ mod watch;
 mod x86;
 
 pub use dma::Dma;
-pub use ends::{End, Woken, peers, window};
+pub use ends::{End, Pin, Woken, peers, window};
 pub use facts::Facts;
 pub use kernel::Kernel;
 pub use pci::*;

@@ -6,8 +6,8 @@
 //! that starts the machine itself.
 
 use crate::{
-    Arch, Bdf, Channel, Device, Function, Granted, Guest, Iommu, IommuKind, Place, Plan, RIGHTS,
-    Right, Sandbox, Span, System, Trigger, Wanted,
+    Arch, BarKind, Bdf, Channel, Device, Function, Granted, Guest, Iommu, IommuKind, Place, Plan,
+    RIGHTS, Right, Sandbox, Span, System, Trigger, Wanted,
 };
 use bulkhead_layout::MAX_CORES;
 use bulkhead_layout::monitor::Action;
@@ -74,13 +74,41 @@ impl Plan {
         let start_code = facts.start_code.map(|start| Span { start, len: facts.page });
         let shown =
             self.reach(sandbox).into_iter().map(|reach| Span { start: reach.at, len: reach.len });
-        let mut left: Vec<Span> =
-            self.machine.banks.iter().copied().filter(|bank| bank.len > 0).collect();
-        for hole in shown.chain(start_code) {
-            left = left.into_iter().flat_map(|piece| piece.without(hole)).collect();
-        }
-        left
+        let banks = self.machine.banks.iter().copied().filter(|bank| bank.len > 0);
+        beside(banks.collect(), shown.chain(start_code))
     }
+
+    /// Lists addresses at which the machine description names nothing. It names RAM, the firmware's memory, pages of
+    /// devices and base address registers. A Linux that runs already reaches none of them where it is confined.
+    #[must_use]
+    pub fn unnamed(&self, all: Span) -> Vec<Span> {
+        let machine = &self.machine;
+        let Some(root) = self.block.and(machine.pci.as_ref()) else { return Vec::new() };
+        let page = machine.arch.facts().page;
+        let reserved = machine.reserved.iter().map(|(_, span)| *span).collect();
+        // A window of PCI has base address registers, and nothing else.
+        let reserved = beside(reserved, root.memory.iter().copied());
+        let bars = machine.functions.iter().flat_map(|function| &function.bars);
+        let bars = bars.filter(|bar| bar.kind != BarKind::Io).map(|bar| bar.span);
+        let devices = machine.devices.iter().flat_map(|device| device.mmio.iter().copied());
+        let named = machine.banks.iter().copied().chain(reserved).chain(bars).chain(devices);
+        beside(vec![all], named.map(|span| span.pages_of(page)))
+    }
+
+    /// Lists the devices that are nobody's with their registers in this span. Such a Linux reads these, and no write of
+    /// it arrives.
+    pub fn withheld(&self, all: Span) -> impl Iterator<Item = (&Device, Span)> {
+        let confined = self.block.and(self.machine.pci.as_ref()).is_some();
+        let devices = self.machine.devices.iter();
+        let nobodys = devices.filter(move |device| confined && device.nobody.is_some());
+        let pages = nobodys.flat_map(|device| device.mmio.iter().map(move |span| (device, *span)));
+        pages.filter(move |(_, span)| all.encloses(*span))
+    }
+}
+
+/// Returns the pieces of spans that holes leave.
+fn beside(all: Vec<Span>, holes: impl Iterator<Item = Span>) -> Vec<Span> {
+    holes.fold(all, |left, hole| left.into_iter().flat_map(|piece| piece.without(hole)).collect())
 }
 
 impl System {
@@ -418,8 +446,8 @@ fn refuse_rights(
 mod tests {
     use super::*;
     use crate::{
-        Alternative, Bridge, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot, Peer,
-        Role, SharedMmio, Watch,
+        Alternative, Bar, Bridge, Controller, Device, Hpet, Ioapic, Link, Machine, Part, PciRoot,
+        Peer, Role, SharedMmio, Watch,
     };
 
     const MIB: u64 = 1 << 20;
@@ -636,6 +664,54 @@ mod tests {
         all.sandboxes[0].sandbox.control[2] = vec![right(1)];
         all.sandboxes[1].sandbox.actions[0] = Action::Restart;
         assert!(again(&all).is_some());
+    }
+
+    #[test]
+    fn below_4_gib_it_has_what_the_description_names() {
+        let span = |start: u64, end: u64| Span { start, len: end - start };
+        let low = span(0, 1 << 32);
+        let window = span(0xC000_0000, 0xFEC0_0000);
+        let device = |start, nobody: Option<&str>| Device {
+            mmio: vec![span(start, start + 0x1000)],
+            nobody: nobody.map(Into::into),
+            ..Device::default()
+        };
+        let described = |unconfined| {
+            let mut all = system();
+            confined(&mut all);
+            all.under_linux.as_mut().unwrap().unconfined = unconfined;
+            let machine = &mut all.machine;
+            machine.banks = vec![span(0, 0x8000_0000), span(1 << 32, 5 << 30)];
+            machine.reserved = vec![
+                ("PCI memory".into(), window),
+                ("flash".into(), span(0xFFC0_0000, 1 << 32)),
+                // A part of each of two pages.
+                ("table".into(), span(0x8000_0F00, 0x8000_1100)),
+            ];
+            machine.pci.as_mut().unwrap().memory = vec![window];
+            let kind = BarKind::Memory { wide: false, prefetchable: false };
+            let bar = |number, kind, start| Bar { number, kind, span: span(start, start + 0x80) };
+            machine.functions[0].bars =
+                vec![bar(0, kind, 0xFEB0_1F80), bar(1, BarKind::Io, 0xD000_0000)];
+            machine.functions[1].bars = vec![bar(0, kind, 0xFEB0_3000)];
+            machine.devices.push(device(0xFED1_C000, Some("it resets the machine")));
+            machine.devices.push(device(0xFED1_D000, None));
+            machine.devices.push(device(5 << 32, Some("it is far above")));
+            all.under_linux(BASE, usize::MAX).unwrap().plan(MIB).unwrap()
+        };
+        let plan = described(false);
+        let unnamed = [
+            span(0x8000_2000, 0xFEB0_1000),
+            span(0xFEB0_2000, 0xFEB0_3000),
+            span(0xFEB0_4000, 0xFED1_C000),
+            span(0xFED1_E000, 0xFFC0_0000),
+        ];
+        assert_eq!(plan.unnamed(low), unnamed);
+        let withheld: Vec<_> = plan.withheld(low).map(|(_, pages)| pages).collect();
+        assert_eq!(withheld, [span(0xFED1_C000, 0xFED1_D000)]);
+        // One that is trusted with DMA reaches all of it.
+        let trusted = described(true);
+        assert_eq!((trusted.unnamed(low), trusted.withheld(low).count()), (vec![], 0));
     }
 
     /// A change of a system, the line of the refusal, and a word of it.

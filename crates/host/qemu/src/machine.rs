@@ -13,6 +13,9 @@ const CPU: &str = "EPYC,+svm,+npt,+x2apic";
 pub enum Time {
     /// With the host's, cores in parallel. Promises nothing about time.
     Live,
+    /// With the host's, and one core runs at a time. In parallel, QEMU can lose a write to a register while another
+    /// core moves a device's addresses (docs/limits.md).
+    Turns,
     /// An instruction is a nanosecond, and all runs are alike.
     Virtual {
         /// Longest slice of time in µs for which a core runs while others wait:
@@ -229,9 +232,10 @@ impl Machine {
     }
 
     fn time(&self, args: &mut Arguments) {
-        let Time::Virtual { metronome } = self.time else {
-            args.add("-accel", "tcg,thread=multi");
-            return;
+        let metronome = match self.time {
+            Time::Live => return args.add("-accel", "tcg,thread=multi"),
+            Time::Turns => return args.add("-accel", "tcg,thread=single"),
+            Time::Virtual { metronome } => metronome,
         };
         args.add("-accel", "tcg");
         args.add("-icount", "shift=0,sleep=off");

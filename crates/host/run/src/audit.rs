@@ -9,8 +9,8 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::report;
 use bulkhead_plan::{
-    BarKind, Bdf, Build, Channel, End, Function, Guest, MmioPart, Part, Place, Plan, RTC, Sandbox,
-    SharedMmio, Span, Trigger,
+    BarKind, Bdf, Build, Channel, End, Function, Guest, MmioPart, Part, Place, Plan, RTC, Right,
+    Sandbox, SharedMmio, Span, Trigger,
 };
 use bulkhead_qemu::{Debugger, Kind, Qmp, Running};
 use serde_json::json;
@@ -86,6 +86,9 @@ pub fn translate(
         need(sandbox.snapshot > 0, need::SNAPSHOT);
         let mediated = |shared: &SharedMmio| shared.of(index).any(|part| part.range.is_some());
         need(plan.mmio.iter().any(mediated), need::MMIO);
+        let over = |right: &Right| plan.sandboxes[right.sandbox].lockable;
+        let locks = sandbox.lockable || sandbox.control.iter().flatten().any(over);
+        need(locks, need::LOCK);
         need(plan.roles.iter().any(|role| role.holders.contains(&index)), need::ROLE);
         let built = |build| monitors[need::chosen(needs, build == Build::Checked)].clone();
         sandboxes.push(claim::Sandbox {
@@ -119,6 +122,8 @@ pub fn translate(
             ends: ends.iter().map(|end| self::end(plan, end)).collect(),
         });
     }
+    let low = arch.places().machine[0];
+    let low = Span { start: low.start, len: low.len };
     let channels = plan.channels.iter().map(|c| claim::Channel {
         name: c.title(),
         place: place(&c.place),
@@ -160,6 +165,8 @@ pub fn translate(
         iommu: iommu(plan),
         controller: machine.controller.map(|controller| controller.base()),
         timer: machine.hpet.filter(|_| plan.block.is_some()).map(|timer| timer.base),
+        unnamed: plan.unnamed(low).iter().map(range).collect(),
+        shown: plan.withheld(low).map(|(_, span)| range(&span)).collect(),
         withheld: plan.block.map_or_else(Vec::new, |_| arch::of(machine.arch).withheld(machine)),
     })
 }

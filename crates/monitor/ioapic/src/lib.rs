@@ -71,6 +71,8 @@ pub struct Lines {
     /// its last. Where it is [`Self::indexed`]: the first entry for edge-triggered lines and the first one for
     /// level-triggered lines, of the own core with the lowest ID.
     pub slots: [u32; 2],
+    /// Where the caller finds the registers by which it tells the IOMMU what to forget; 0: others tell it, or nobody.
+    pub unit: u64,
     /// Vectors of its level-triggered lines, as a set. An EOI goes to every IOAPIC by
     /// its vector alone, so they are unique in the machine.
     pub level_vectors: Ids,
@@ -408,7 +410,7 @@ const fn has(set: u32, line: u32) -> bool {
     line < MAX_LINES as u32 && set >> line & 1 != 0
 }
 
-const _: () = assert!(size_of::<Lines>() == 80);
+const _: () = assert!(size_of::<Lines>() == 88);
 const _: () = assert!(size_of::<Remapping>() == 4 * SLOTS + 4);
 const _: () = assert!(size_of::<Shadow>() == 4 + 8 * MAX_LINES);
 

@@ -7,6 +7,7 @@ pub mod contract;
 pub mod cpuid;
 mod hpet;
 pub mod ioapic;
+mod iommu;
 pub mod ipi;
 pub mod memory;
 pub mod mmio;

@@ -3,12 +3,12 @@
 //! Pages that the host mapped are the only way to the physical configuration space. So no monitor waits for another
 //! one's use of ports 0xCF8 and 0xCFC.
 
-use crate::{X86, ioapic, xapic};
+use crate::{X86, ioapic, iommu, xapic};
 use bulkhead_monitor::contract::alone;
 use bulkhead_monitor::{mail, role};
 use bulkhead_monitor_abi::map::{ECAM_GPA, ECAM_SIZE, MMIO_VA, SHADOW_VA};
 use bulkhead_monitor_abi::need;
-use bulkhead_monitor_abi::pci::{COMMAND, Function, Register, Remapping, end};
+use bulkhead_monitor_abi::pci::{COMMAND, Function, Register, Remapping, SLOTS, end};
 use bulkhead_monitor_abi_x86::icr;
 use bulkhead_pci::x86::{self, Routes};
 use bulkhead_pci::{Denied, Hardware, Rule};
@@ -271,5 +271,19 @@ impl<M: X86> Routes for Pci<'_, M> {
             // Only an empty slot: another core may have put its own message there since it was read.
             word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed).is_ok()
         })
+    }
+
+    fn empty(&self, function: &Function) -> bool {
+        let Some(unit) = iommu::own(self.0) else { return false };
+        let used = x86::used(self, function);
+        let bit =
+            |slot: usize| used.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 != 0);
+        for slot in (0..SLOTS).filter(|slot| !bit(*slot)) {
+            if let Some(word) = self.slot(function, slot) {
+                word.store(0, Ordering::Release);
+            }
+        }
+        iommu::forget(self.0, unit, [function.bdf, function.alias]);
+        self.wait(iommu::PATIENCE, || iommu::has_forgotten(self.0, unit))
     }
 }

@@ -45,9 +45,7 @@ fn other<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
     let wanted = decide(call, arguments, config.sandboxes, &config.rights, M::enforced);
     let done = Outcome::skip(Cause::Hypercall, length);
     let result = match wanted {
-        Call::Answer(NO_CALL) if M::has(need::CONTROL) && call == LOCK => {
-            life::lock(m, arguments[0])
-        }
+        Call::Answer(NO_CALL) if M::has(need::LOCK) && call == LOCK => life::lock(m, arguments[0]),
         Call::Console(length) => console(m, length),
         Call::Exit(code) => {
             life::leave(m, code);

@@ -249,7 +249,7 @@ pub fn state<M: Monitor>(m: &M, state: State) {
     // One word, so that no reader sees the state of one life with the number of another.
     let mut status = state as u64 | u64::from(incarnation(m)) << 8 | u64::from(loaded) << 40;
     // A lock outlives a guest that begins anew, and no other end.
-    if M::has(need::CONTROL) && report.locked.load(Ordering::Relaxed) != 0 {
+    if M::has(need::LOCK) && report.locked.load(Ordering::Relaxed) != 0 {
         match state {
             State::Launching | State::Running => status |= STATUS_LOCKED,
             _ => report.locked.store(0, Ordering::Relaxed),
@@ -276,7 +276,7 @@ pub fn lock<M: Monitor>(m: &M, locked: u64) -> u64 {
 
 /// Tells if no other sandbox may end the guest.
 pub fn locked<M: Monitor>(m: &M) -> bool {
-    m.report().locked.load(Ordering::Relaxed) != 0 && M::enforced("lock")
+    M::has(need::LOCK) && m.report().locked.load(Ordering::Relaxed) != 0 && M::enforced("lock")
 }
 
 /// Begins the steady phase on this core: exits count as steady after this one, which counts for `cause`. Once

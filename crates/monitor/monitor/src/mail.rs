@@ -97,7 +97,7 @@ pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
     let starts = config.rights.over(CONTROL_START) >> (to & 31) & 1 != 0;
     // A request that changes nothing is answered here and costs the receiver nothing.
     let status = m.mailbox(to).status.load(Ordering::Acquire);
-    let locked = status & STATUS_LOCKED != 0 && M::enforced("lock");
+    let locked = M::has(need::LOCK) && status & STATUS_LOCKED != 0 && M::enforced("lock");
     match mail::effect(what, u32::from(status as u8), starts, locked) {
         Effect::Answer(answer) if M::enforced("control-change") => return answer,
         _ => {}

@@ -36,6 +36,14 @@ pub fn note(hw: &impl Hardware, function: &Function) -> Result<(), u16> {
     Ok(())
 }
 
+/// Notes a channel's end, which nobody has used: its base address registers, and that its entries are masked.
+pub fn begin(hw: &impl Hardware, end: &Function) {
+    let bars = hw.registers(end).iter().filter(|r| r.kind == Register::BAR);
+    bars.for_each(|r| hw.set_shadow(r.shadow, r.keep));
+    let control = |number: u32| end.shadow.wrapping_add(number * 4 + 3);
+    (0..end.vectors).for_each(|number| hw.set_shadow(control(number), MASKED));
+}
+
 /// Registers of MSI: address, its upper half if there is one, data.
 fn msi(function: &Function) -> [Option<u16>; 3] {
     let address = function.msi.wrapping_add(4);

@@ -1,6 +1,6 @@
 //! Messages of x86: they name a local APIC and a vector, or an entry of the IOMMU's.
 
-use crate::{Denied, Hardware, Rule};
+use crate::{Denied, Hardware, MASKED, Rule};
 use bulkhead_monitor_abi::pci::{Function, Remapping, SLOTS};
 
 /// Addresses of messages.
@@ -21,7 +21,14 @@ pub trait Routes: Hardware {
     fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
     /// Makes an entry that is 0 so; false if it is not 0 any more.
     fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
+    /// Makes all entries 0 but those that are [`used`], and has the IOMMU forget the function's; false if it cannot.
+    fn empty(&self, _: &Function) -> bool {
+        false
+    }
 }
+
+/// Entries of a remapping table, as a set.
+pub type Used = [u64; SLOTS / 64];
 
 /// Returns the word that sends the interrupt of a message without a remapping, as an ICR takes it.
 #[must_use]
@@ -71,18 +78,43 @@ pub fn message(
         let index = first.wrapping_add(hw.entry(core, vector as u8));
         return Ok([INDEXED | (index & 0x7FFF) << 5 | (index >> 15 & 1) << 2, 0, 0]);
     }
+    if hw.remap(function, 0).is_none() {
+        return Ok([WINDOW | core << 12, 0, vector]);
+    }
     let wanted = 1 | core << 8 | vector << 16;
-    for slot in 0..SLOTS {
-        match hw.remap(function, slot) {
-            None => return Ok([WINDOW | core << 12, 0, vector]),
-            Some(entry) if entry == wanted => return Ok([WINDOW, 0, slot as u32]),
-            Some(0) if hw.set_remap(function, slot, wanted) => {
-                return Ok([WINDOW, 0, slot as u32]);
-            }
-            _ => {}
+    let named = || (0..SLOTS).find(|slot| fits(hw, function, *slot, wanted));
+    // An entry is filled in at no cost, since the IOMMU holds none that is 0. So old ones go only once all are filled.
+    let slot = named().or_else(|| if hw.empty(function) { named() } else { None });
+    slot.map(|slot| [WINDOW, 0, slot as u32]).ok_or(Denied)
+}
+
+/// Tells if an entry sends a message, and fills it if it is 0.
+fn fits(hw: &impl Routes, function: &Function, slot: usize, wanted: u32) -> bool {
+    match hw.remap(function, slot) {
+        Some(0) => hw.set_remap(function, slot, wanted),
+        entry => entry == Some(wanted),
+    }
+}
+
+/// Finds the entries that the hardware's messages name. An entry of MSI-X that is masked gets a new one when it is
+/// opened. The reads come after all messages that the function has sent.
+#[must_use]
+pub fn used(hw: &impl Routes, function: &Function) -> Used {
+    let mut used = Used::default();
+    let mut add = |data: u32| {
+        let slot = data as usize % SLOTS;
+        if let Some(word) = used.get_mut(slot / 64) {
+            *word |= 1 << (slot % 64);
+        }
+    };
+    if function.msi != 0 {
+        add(hw.config(function, function.msi_data));
+    }
+    for number in 0..u64::from(function.vectors) {
+        let at = function.table.wrapping_add(number * 16);
+        if hw.page(at.wrapping_add(12), 4) as u32 & MASKED == 0 {
+            add(hw.page(at.wrapping_add(8), 4) as u32);
         }
     }
-    // A valid entry is never changed: that would need the IOMMU's command
-    // buffer, which belongs to nobody.
-    Err(Denied)
+    used
 }

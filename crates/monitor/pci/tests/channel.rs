@@ -1,7 +1,8 @@
 //! A channel's end. A guest's writes reach its own state, its own interrupt control, its receiver's doorbell and the
 //! word for its interrupts, and nothing else.
 
-use bulkhead_pci::Denied;
+use bulkhead_pci::late::begin;
+use bulkhead_pci::{Denied, Hardware};
 use bulkhead_pci_fake::{Access, End, LINE};
 use bulkhead_random::SplitMix64;
 use proptest::prelude::*;
@@ -48,6 +49,22 @@ fn the_state_goes_to_the_page_and_to_the_table() {
         write(&end, 0x10, 7).unwrap();
         assert_eq!(end.state.get(), 7);
     }
+}
+
+/// Under a Linux that runs, the shadow is empty memory until its code has noted each end.
+#[test]
+fn an_end_begins_where_the_host_put_it() {
+    let (end, other) = (End::new(0, true, true), End::new(0, true, true));
+    let seen = |end: &End| {
+        let config = (0x10..0x28).step_by(4).map(|at| end.access(Access::Config(at, 4, None)));
+        let table = (0..4).map(|word| end.access(Access::Table(TABLE + 4 * word, 4, None)));
+        config.chain(table).collect::<Vec<_>>()
+    };
+    let words = end.function.shadow + 4;
+    (0..words).for_each(|word| end.set_shadow(word, 0));
+    assert_ne!(seen(&end), seen(&other));
+    begin(&end, &end.function);
+    assert_eq!(seen(&end), seen(&other));
 }
 
 #[test]

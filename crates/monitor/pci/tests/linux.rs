@@ -425,6 +425,40 @@ fn the_remapping_table_fills_and_never_changes() {
     assert_eq!(fake.entry(0), [to(0), 0, 1, 0]);
 }
 
+/// A Linux that moves its interrupts for months: each message that it has open stays, and no new one is denied.
+#[test]
+fn entries_that_no_message_names_are_emptied_once_all_are_filled() {
+    let fake = Fake::crowded(&all()[EXPRESS]);
+    put(&fake, 4, 2, 6).unwrap();
+    let sent = |vector: u64| {
+        let entry = fake.slot(fake.entry(vector as u32)[2] as usize);
+        (entry & 1 != 0).then_some((entry >> 8 & 0xFF, entry >> 16))
+    };
+    let at = u16::from(fake.described().msi.unwrap().at);
+    put(&fake, at + 4, 4, to(200)).unwrap();
+    put(&fake, at + 12, 2, 0x99).unwrap();
+    put(&fake, at + 2, 2, 1).unwrap();
+    // Masked ones name nothing.
+    let open = |vector, core, data| {
+        table(&fake, vector, 3, 4, 1).unwrap();
+        table(&fake, vector, 0, 8, to(core).into()).unwrap();
+        table(&fake, vector, 2, 8, data).unwrap();
+    };
+    open(0, 5, 0x21);
+    open(1, 200, 0x22);
+    let mut emptied = 0;
+    let all = [1, 5, 200].into_iter().flat_map(|core| (16..256).map(move |vector| (core, vector)));
+    for (core, vector) in all.clone().chain(all) {
+        let before = (0..512).filter(|slot| fake.slot(*slot) != 0).count();
+        open(2, core, vector.into());
+        assert_eq!(sent(2), Some((core, vector)));
+        assert_eq!([sent(0), sent(1)], [Some((5, 0x21)), Some((200, 0x22))]);
+        assert_eq!(fake.slot(fake.hardware(at + 12) as usize & 0x1FF), 1 | 200 << 8 | 0x99 << 16);
+        emptied += usize::from((0..512).filter(|slot| fake.slot(*slot) != 0).count() < before);
+    }
+    assert!(emptied > 1, "{emptied}");
+}
+
 #[test]
 fn a_bridge_is_only_shown() {
     let fake = Fake::shown(bridge());

@@ -22,11 +22,15 @@ proptest! {
     #[test]
     fn an_owner_stays_inside(
         kind in 0usize..7,
-        way in 0u8..3,
+        way in 0u8..4,
         numbers in prop::collection::vec(any::<u64>(), 1..300),
     ) {
         let granted = &all()[kind];
-        let fake = if way == 2 { Fake::indexed(granted) } else { Fake::new(granted, way == 1) };
+        let fake = match way {
+            2 => Fake::indexed(granted),
+            3 => Fake::crowded(granted),
+            _ => Fake::new(granted, way == 1),
+        };
         prop_assert_eq!(run(&fake, &numbers).err(), None);
     }
 

@@ -32,7 +32,8 @@ pub const LINE: u64 = 5 << 32 | 0x61;
 
 /// An end, and what its owner's monitor has said to others.
 pub struct End {
-    function: Function,
+    /// The function as its owner's monitor knows it.
+    pub function: Function,
     registers: Vec<Register>,
     resets: Vec<Reset>,
     fresh: Vec<u32>,
@@ -63,7 +64,8 @@ impl End {
             more: false,
             registers: GUEST,
             rings: rings.then_some(bell),
-            woken: woken.then_some(plan::Woken { bell, pin: 1, line: 16 }),
+            woken: woken
+                .then_some(plan::Woken { bell, pin: Some(plan::Pin { number: 1, line: 16 }) }),
             memory: Span { start: 0xD200_0000, len: 4 * PAGE },
         };
         let mut shadow = Shadow::default();

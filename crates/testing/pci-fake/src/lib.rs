@@ -52,6 +52,10 @@ struct State {
     page: Vec<u8>,
     shadow: Vec<u32>,
     remap: Option<Vec<u32>>,
+    /// Entries that the IOMMU holds, as they were when they were filled.
+    held: Vec<u32>,
+    /// The monitor sends commands to the IOMMU.
+    commands: bool,
     race: Option<u8>,
     slow: u8,
     left: u8,
@@ -136,6 +140,8 @@ impl Fake {
             page: vec![0x5A; function.trap_len as usize],
             shadow: fresh.clone(),
             remap: remapped.then(|| vec![0; SLOTS]),
+            held: vec![0; SLOTS],
+            commands: false,
             race: None,
             slow: 0,
             left: 0,
@@ -153,6 +159,19 @@ impl Fake {
         if fake.is_nvme() {
             fake.leave(Left::Works);
         }
+        fake
+    }
+
+    /// As [`Self::new`], with a remapping table that is full of messages of before. The monitor can have the IOMMU
+    /// forget them.
+    #[must_use]
+    pub fn crowded(granted: &plan::Granted) -> Self {
+        let fake = Self::new(granted, true);
+        let mut state = fake.state.borrow_mut();
+        let old: Vec<u32> =
+            (0..SLOTS as u32).map(|n| 1 | CORES[0] << 8 | (n % 240 + 16) << 16).collect();
+        (state.held, state.remap, state.commands) = (old.clone(), Some(old), true);
+        drop(state);
         fake
     }
 
@@ -687,6 +706,27 @@ impl Routes for Fake {
         if free {
             *place = entry;
         }
+        let now = *place;
+        let held = &mut state.held[slot];
+        let stale = *held != 0 && *held != now;
+        *held = now;
+        drop(state);
+        if stale {
+            self.complain(format!("entry {slot}, which the IOMMU holds, is another's"));
+        }
         free
+    }
+
+    fn empty(&self, function: &Function) -> bool {
+        let used = x86::used(self, function);
+        let mut state = self.state.borrow_mut();
+        let can = state.commands;
+        for slot in (0..SLOTS).filter(|slot| can && used[slot / 64] >> (slot % 64) & 1 == 0) {
+            state.held[slot] = 0;
+            if let Some(table) = &mut state.remap {
+                table[slot] = 0;
+            }
+        }
+        can
     }
 }

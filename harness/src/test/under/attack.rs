@@ -74,7 +74,12 @@ const DEVICES: &[Act] = &[
     ("msix", 0, Some(("device-write", TABLE + 0xC))),
     ("line", 0, Some(("device-write", 0xFEC0_003E))),
     ("hpet", 0, Some(("device-write", 0xFED0_0114))),
+    ("write", 0, Some(("device-write", CHIPSET))),
+    // Its value after power-on. Without a monitor the write would have stayed.
+    ("read", 0x20, None),
 ];
+/// A register of the chipset, which is nobody's (ICH9, 10.1.75).
+const CHIPSET: u64 = 0xFED1_F410;
 /// The configuration space of the disk that is given away, and its registers.
 const GIVEN: u64 = 0xB003_8000;
 const REGISTERS: u64 = 0xC0_0000_0000;
@@ -85,6 +90,9 @@ const TAKEN: &[Act] =
 const PATTERN: u64 = 0xB01D_FACE_5CA1_AB1E;
 /// Table of messages of the first disk, which has no driver in this attack.
 const TABLE: u64 = 0xFEB0_1000;
+
+/// Where a real machine can have a trusted platform module, and the description names nothing.
+const UNNAMED: u64 = 0xFED4_0000;
 
 /// Memory that the Linux has not, each attack ending it: name, how, its place, a word of its owner.
 type Reach = (&'static str, &'static str, fn(&Baked) -> Place, &'static str);
@@ -142,6 +150,10 @@ const REACHES: &[Reach] = &[
     ("write-iommu", "write", |_| Place::Fixed(0xFED8_0018), "IOMMU"),
     ("read-pristine", "mem-read", pristine, MONITORS),
     ("write-pristine", "mem-write", pristine, MONITORS),
+    ("read-unnamed", "read", |_| Place::Fixed(UNNAMED), "nobody's"),
+    ("write-unnamed", "write", |_| Place::Fixed(UNNAMED), "nobody's"),
+    // Behind the last base address register of the window.
+    ("write-window", "write", |_| Place::Fixed(0xFEBF_F000), "nobody's"),
     ("read-given", "read", |_| Place::Fixed(REGISTERS), "store"),
     ("write-given", "write", |_| Place::Fixed(REGISTERS + 0x2000), "store"),
 ];
@@ -150,6 +162,7 @@ pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![Job::one("under/attack", 150, attack)];
     jobs.push(Job::one("under/attack-devices", 150, devices));
     jobs.push(Job::one("under/attack-given", 150, taken));
+    jobs.push(Job::one("under/attack-entries", 150, wanders));
     for reach in REACHES {
         let name = format!("under/attack-{}", reach.0);
         jobs.push(Job::one(name, 130, move |bench| reaches(bench, reach)));
@@ -165,9 +178,13 @@ struct Under {
 
 impl Under {
     fn start(bench: &Bench, machine: Kind, arguments: String) -> Result<Self, String> {
+        Self::with(bench, machine, cores(machine), arguments)
+    }
+
+    fn with(bench: &Bench, machine: Kind, cores: usize, arguments: String) -> Result<Self, String> {
         let linux = Linux {
             kernel: "6.12-cloud",
-            cores: cores(machine),
+            cores,
             script: include_str!("attack.sh"),
             arguments,
             machine,
@@ -176,7 +193,7 @@ impl Under {
         };
         let mut running = start(bench, &linux)?;
         let base = block(&mut running, &linux)?;
-        Ok(Self { running, baked: bake(machine, base)? })
+        Ok(Self { running, baked: bake_for(machine, cores, base)? })
     }
 
     fn look(&self, index: usize) -> Result<SandboxSnapshot, String> {
@@ -228,8 +245,11 @@ impl Under {
 }
 
 fn bake(machine: Kind, base: u64) -> Result<Baked, String> {
-    bulkhead_run::build_at(&checked(machine)?, &artifacts(), cores(machine), base)
-        .map_err(|e| e.to_string())
+    bake_for(machine, cores(machine), base)
+}
+
+fn bake_for(machine: Kind, cores: usize, base: u64) -> Result<Baked, String> {
+    bulkhead_run::build_at(&checked(machine)?, &artifacts(), cores, base).map_err(|e| e.to_string())
 }
 
 /// All attacks by devices. Flight goes on.
@@ -240,13 +260,18 @@ fn devices(bench: &Bench) -> Result<String, String> {
     let act = |(name, ..): &(&str, i64, _)| match *name {
         "edu-dma" => format!("{name}@{:x}", target - base),
         "msix" => format!("{name}={TABLE:x}"),
+        "read" | "write" => format!("{name}={CHIPSET:x}"),
         _ => (*name).to_owned(),
     };
     let acts: Vec<_> = DEVICES.iter().map(act).collect();
     let mut under = Under::start(bench, Kind::Confined, acts.join(","))?;
     let records = judged(&mut under, DEVICES)?;
-    if let Some(other) = records.iter().find(|r| !r.owner.contains("ground")) {
-        return Err(under.wrong(format!("it does not name ground: {other}")));
+    let owner = |r: &Explained| match r.record.address {
+        CHIPSET => "machine",
+        _ => "ground",
+    };
+    if let Some(other) = records.iter().find(|r| !r.owner.contains(owner(r))) {
+        return Err(under.wrong(format!("it does not name {}: {other}", owner(other))));
     }
     let mut word = [0; 8];
     let Place::Block(target) = ram(&under.baked) else { return Err("no RAM".into()) };
@@ -256,6 +281,19 @@ fn devices(bench: &Bench) -> Result<String, String> {
     }
     under.flies().map_err(|why| under.wrong(why))?;
     Ok(format!("{} attacks, {} records", DEVICES.len(), records.len()))
+}
+
+/// A device's message goes to more interrupts and cores than a remapping table has entries. All of them are allowed,
+/// and the last one arrives.
+fn wanders(bench: &Bench) -> Result<String, String> {
+    const ACTS: &[Act] = &[("edu-wander", 2, None)];
+    /// APIC IDs of the Linux, as a set: all of the machine's but flight's.
+    const OWN: u64 = 0b1101;
+    let act = format!("edu-wander={OWN:x}");
+    let mut under = Under::with(bench, Kind::Confined, 4, act)?;
+    judged(&mut under, ACTS)?;
+    under.flies().map_err(|why| under.wrong(why))?;
+    Ok(format!("{} messages", OWN.count_ones() * 240))
 }
 
 /// A device that another sandbox has is not there for the Linux, and its registers cannot be written.
@@ -311,7 +349,7 @@ fn reaches(bench: &Bench, reach: &Reach) -> Result<String, String> {
     let (_, how, place, owner) = reach;
     let base = bulkhead_image::late::BASE;
     let machine = match reach.0 {
-        "write-iommu" => Kind::Confined,
+        "write-iommu" | "read-unnamed" | "write-unnamed" | "write-window" => Kind::Confined,
         "read-given" | "write-given" => Kind::Gives,
         "read-pristine" | "write-pristine" => Kind::Again,
         _ => Kind::Remaps,

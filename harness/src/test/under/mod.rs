@@ -7,6 +7,7 @@
 mod attack;
 mod audit;
 mod bays;
+mod channels;
 mod mutant;
 mod restart;
 
@@ -17,7 +18,7 @@ use super::system::artifacts;
 use bulkhead_initramfs::{Archive, Entry};
 use bulkhead_manifest::{Checked, load};
 use bulkhead_plan::Drive;
-use bulkhead_qemu::{Machine, Running, Serial};
+use bulkhead_qemu::{Machine, Running, Serial, Time};
 use std::io::Read;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -44,11 +45,18 @@ enum Kind {
     Gives,
     /// Likewise, and it gives none away, and can begin anew.
     Again,
+    /// That machine, and the Linux uses its IOMMU.
+    Uses,
     /// With Intel's IOMMU, by which the Linux has its interrupts remapped.
     Remaps,
     /// Without one.
     Plain,
 }
+
+/// Images with systems of their own: their files, and what loads the system.
+const OTHERS: [(&str, Loads); 2] =
+    [(bays::IMAGE, bays::system), (channels::IMAGE, channels::system)];
+type Loads = fn(&Bench) -> Result<Checked, String>;
 
 /// A Linux that boots with a script.
 struct Linux<'a> {
@@ -70,6 +78,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("under/devices", 300, |bench| rounds(bench, &given(10, 280))),
         Job::one("under/devices-each", 250, each_device),
         Job::one("under/refused", 150, refused),
+        Job::one("under/refused-states", 150, states),
         Job::one("under/release", 100, |bench| {
             release(bench, include_str!("release.sh"), "one was ended, and one not")
         }),
@@ -83,6 +92,11 @@ pub fn jobs() -> Vec<Job> {
             kernels(bench, kernel, Kind::Remaps)
         }));
     }
+    for kernel in ["6.1", "6.1-cloud"] {
+        jobs.push(Job::one(format!("under/confined-{kernel}"), 150, move |bench| {
+            kernels(bench, kernel, Kind::Confined)
+        }));
+    }
     for kernel in ["6.1-cloud", "6.12"] {
         let name = format!("under/xapic-{kernel}");
         jobs.push(Job::one(name, 150, move |bench| kernels(bench, kernel, Kind::Plain)));
@@ -93,6 +107,7 @@ pub fn jobs() -> Vec<Job> {
     jobs.extend(audit::jobs());
     jobs.extend(bays::jobs());
     jobs.extend(restart::jobs());
+    jobs.extend(channels::jobs());
     jobs.extend(mutant::jobs());
     jobs.extend(attack::jobs());
     jobs
@@ -122,7 +137,7 @@ fn guest_bytes() -> Vec<u8> {
 /// Loads the system.
 fn checked(machine: Kind) -> Result<Checked, String> {
     load_from(&crate::build::root().join(match machine {
-        Kind::Confined => "systems/under-linux.toml",
+        Kind::Confined | Kind::Uses => "systems/under-linux.toml",
         Kind::Gives => "tests/under/devices.toml",
         Kind::Again => "tests/under/restart.toml",
         Kind::Remaps | Kind::Plain => "tests/under/unconfined.toml",
@@ -218,12 +233,12 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
     }
     let strike = std::fs::read(artifacts().join(STRIKE)).map_err(|e| format!("{STRIKE}: {e}"))?;
     file(STRIKE, strike);
+    for (name, system) in OTHERS.iter().filter(|other| linux.script.contains(other.0)) {
+        let late = bulkhead_run::build_late(&system(bench)?, &artifacts(), linux.cores);
+        let late = late.map_err(|e| e.to_string())?;
+        archive.add(&format!("/late/{name}"), Entry::File(0o644, late.file()));
+    }
     if linux.script.contains(bays::IMAGE) {
-        let late = bulkhead_run::build_late(&bays::system(bench)?, &artifacts(), linux.cores);
-        archive.add(
-            &format!("/late/{}", bays::IMAGE),
-            Entry::File(0o644, late.map_err(|e| e.to_string())?.file()),
-        );
         bays::files(&mut archive)?;
     }
     if linux.script.contains(restart::IMAGE) {
@@ -271,17 +286,21 @@ fn block(running: &mut Running, linux: &Linux) -> Result<u64, String> {
 fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
     std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
     let mut machine = match linux.machine {
-        Kind::Confined | Kind::Gives | Kind::Again => confined(bench, linux)?,
+        Kind::Confined | Kind::Gives | Kind::Again | Kind::Uses => confined(bench, linux)?,
         kind => unconfined(bench, linux, kind)?,
     };
+    if linux.machine == Kind::Gives {
+        machine.time = Time::Turns;
+    }
     machine.cores = linux.cores;
     machine.kernel = Some(artifacts().join(format!("linux-{}", linux.kernel)));
     machine.initrd = Some(initramfs(bench, linux)?.display().to_string());
     // Cloud kernels have no driver for the card.
     let net = if linux.kernel.ends_with("cloud") { "" } else { "bulkhead.net=e1000e" };
+    let iommu = if linux.machine == Kind::Uses { "" } else { "amd_iommu=off" };
     // On a busy host too few ticks of the timer come while a kernel counts them, and it panics.
     machine.append = format!(
-        "console=ttyS0 loglevel=4 amd_iommu=off hpet=disable no_timer_check libata.force=noncq {net} bulkhead.run=sh:/late/script.sh,{}",
+        "console=ttyS0 loglevel=4 {iommu} hpet=disable no_timer_check libata.force=noncq {net} bulkhead.run=sh:/late/script.sh,{}",
         linux.arguments
     );
     machine.serials = vec![Serial::File; if linux.machine == Kind::Gives { 2 } else { 1 }];
@@ -574,6 +593,25 @@ fn each_device(bench: &Bench) -> Result<String, String> {
     let [given, refused] =
         ["given", "refused"].map(|what| text.matches(&format!("under: {what} ")).count());
     Ok(format!("{given} given, {refused} refused"))
+}
+
+/// A Linux is refused in the state in which it has been booted: with the IOMMU in its hands, in both ways, and locked
+/// down.
+fn states(bench: &Bench) -> Result<String, String> {
+    const MEND: &str = "this_Linux_uses_it:_boot_it_with_amd_iommu=off";
+    let all = [
+        (Kind::Uses, format!("{MEND} iommu.passthrough=0")),
+        (Kind::Uses, format!("{MEND} iommu=pt")),
+        (Kind::Confined, "this_kernel_is_locked_down lockdown=integrity".to_owned()),
+    ];
+    for (machine, arguments) in all {
+        let script = include_str!("states.sh");
+        let limit = Duration::from_secs(45);
+        let linux =
+            Linux { kernel: "6.12", cores: 2, script, arguments, machine, disks: &[""; 4], limit };
+        complaints(&run(bench, &linux)?)?;
+    }
+    Ok("3 states".into())
 }
 
 /// Each step fails in turn.

@@ -93,6 +93,8 @@ impl Entry {
     }
 }
 
+/// Registers with head and tail of the rings: a page (3.4.12).
+pub const RINGS: u64 = 0x2000;
 const PR: u64 = 1;
 /// Reserved in an entry that is present: bits 58:52.
 const RESERVED: u64 = 0x7F << 52;
@@ -243,6 +245,14 @@ impl Unit {
         self.walked.get(&(entry.root(), entry.mode(), entry.rights()))
     }
 
+    /// Frames of a ring.
+    fn ring(&self, buffer: u64) -> impl Iterator<Item = u64> + use<> {
+        // ComLen, EventLen (59:56): a power of two of 16-byte entries, from 256 on.
+        let len = 16u64 << (buffer >> 56 & 0xF);
+        let frames = (0..len).step_by(PAGE as usize).filter(move |_| buffer & ADDRESS != 0);
+        frames.map(move |at| (buffer & ADDRESS) + at)
+    }
+
     /// Valid entries of a function's remapping table.
     pub fn remapped(&self, words: &Words, entry: &Entry) -> Vec<Remapped> {
         let table = entry.remapping();
@@ -265,10 +275,7 @@ impl dma::Unit for Unit {
         let pages = self.walked.values().flat_map(|p| &p.tables);
         out.extend(pages.map(|&t| (t, "I/O page table of the IOMMU".into())));
         for (buffer, what) in [(r.command_buffer, "command buffer"), (r.event_log, "event log")] {
-            // ComLen, EventLen (59:56): a power of two of 16-byte entries, from 256 on.
-            let len = 16u64 << (buffer >> 56 & 0xF);
-            let frames = (0..len).step_by(PAGE as usize).filter(|_| buffer & ADDRESS != 0);
-            out.extend(frames.map(|at| ((buffer & ADDRESS) + at, format!("{what} of the IOMMU"))));
+            out.extend(self.ring(buffer).map(|at| (at, format!("{what} of the IOMMU"))));
         }
         for (bdf, frames) in self.remapping() {
             let whose = claim.requester(bdf).map_or_else(|| name(bdf), |f| f.name.clone());
@@ -276,6 +283,10 @@ impl dma::Unit for Unit {
             out.extend(frames.into_iter().map(|f| (f, what.clone())));
         }
         out
+    }
+
+    fn commands(&self) -> Vec<u64> {
+        self.ring(self.registers.command_buffer).collect()
     }
 
     /// Frames of remapping tables by requester. An entry that refuses all messages may have a table that is not looked

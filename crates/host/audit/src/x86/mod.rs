@@ -151,6 +151,12 @@ impl<V: Virtualization> Architecture for V {
         ioapic.map(|start| Range { start, len: PAGE }).into_iter().collect()
     }
 
+    fn commands(&self, claim: &Claim, sandbox: usize) -> Option<Range> {
+        let iommu = claim.iommu.as_ref().filter(|unit| unit.kind == Kind::AmdVi && unit.remaps);
+        let own = iommu.filter(|_| claim.sandboxes[sandbox].running && claim.controller.is_some());
+        own.map(|unit| Range { start: unit.registers.start + amd::RINGS, len: PAGE })
+    }
+
     fn lines(&self, context: &mut Context, unit: Option<&dyn Unit>) {
         context.lines(unit);
     }

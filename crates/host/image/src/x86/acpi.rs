@@ -195,8 +195,8 @@ impl Bus<'_> {
     fn linked(&self) -> impl Iterator<Item = Raw> {
         let here = self.ends.iter().filter(|end| end.bdf.bus() == self.number);
         let mut all: Vec<(u32, u8, u32)> = here
-            .filter_map(|end| Some((Self::address(end.bdf, 0xFFFF), end.woken?)))
-            .map(|(address, woken)| (address, woken.pin - 1, woken.line))
+            .filter_map(|end| Some((Self::address(end.bdf, 0xFFFF), end.pin()?)))
+            .map(|(address, pin)| (address, pin.number - 1, pin.line))
             .collect();
         all.dedup();
         all.into_iter().map(|(address, pin, line)| {

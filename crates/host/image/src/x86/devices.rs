@@ -88,7 +88,8 @@ impl Devices for Pc {
                 None => ioapic::until_tested(&plan.machine, shared),
                 Some(_) => ioapic::messages(&plan.machine, shared),
             };
-            let header = iommu::tables(pages, &plan.machine, grants, ioapic);
+            let commands = shared.and_then(|shared| shared.commands);
+            let header = iommu::tables(pages, &plan.machine, grants, ioapic, commands);
             Unit { header, events: header.events, steps: Vec::new() }
         };
         if plan.block.is_none() {

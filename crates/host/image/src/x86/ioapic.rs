@@ -1,7 +1,7 @@
 //! Interrupt lines: their owners, which vectors level-triggered ones may have, and who may use which slots of the
 //! IOAPIC's remapping table.
 
-use super::iommu;
+use super::iommu::{self, RING};
 use super::vtd::Source;
 use crate::Error;
 use crate::devices::Route;
@@ -15,7 +15,7 @@ use bulkhead_ioapic::{
 use bulkhead_kernel_x86::{FIRST_LEVEL, FIRST_VECTOR as FIRST_EDGE};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::lock::Lock;
-use bulkhead_layout::map::{LINES_VA, MMIO_VA};
+use bulkhead_layout::map::{COMMANDS_VA, LINES_VA, MMIO_VA};
 use bulkhead_layout::x86::LineTest;
 use bulkhead_plan::kernel::Driven;
 use bulkhead_plan::{End, Guest, Machine, PIT, Plan, Sandbox, Trigger, forges};
@@ -38,6 +38,8 @@ pub struct Shared {
     pub table: Option<u64>,
     /// The table that the boot code's test uses, that one or another page; `None`: there is no test.
     pub tested: Option<u64>,
+    /// The ring of commands to the IOMMU, if a running Linux' monitor sends some.
+    pub commands: Option<u64>,
 }
 
 /// The line of an ISA interrupt or GSI: the PIT's arrives at line 2 (ICH9, 5.9.2).
@@ -151,7 +153,8 @@ pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<Shared> {
     }
     let may = iommu.is_some_and(|iommu| iommu.remaps_interrupts) && fired(&plan.machine).is_some();
     let tested = may.then(|| table.unwrap_or_else(|| pages.take(PAGE)));
-    Some(Shared { lock, table, tested })
+    let commands = unit(plan).map(|_| pages.take(RING));
+    Some(Shared { lock, table, tested, commands })
 }
 
 /// Describes the lines for a monitor; `None` for a sandbox without lines.
@@ -178,6 +181,7 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
     let slots = table.map_or(entries, |_| slots(plan, index));
     Ok(Some(Lines {
         registers: plan.machine.ioapic().map_or(0, |i| MMIO_VA + i.base),
+        unit: 0,
         // It is mapped for those that have a line of the machine's.
         table: table.filter(|_| !own.is_empty()).map_or(0, |table| MMIO_VA + table),
         own: set(&|_| true) | pins,
@@ -210,15 +214,25 @@ fn running(plan: &Plan) -> Lines {
         registers: machine.ioapic().map_or(0, |i| MMIO_VA + i.base),
         own: u32::MAX >> (u32::BITS - count.clamp(1, u32::BITS)) & !others,
         count,
+        unit: unit(plan).map_or(0, |page| MMIO_VA + page),
         level_vectors: [u64::MAX; 4],
         ..Lines::default()
     }
 }
 
+/// Finds the page of the IOMMU's registers by which a running Linux' monitor has entries of remapping tables forgotten.
+#[must_use]
+pub fn unit(plan: &Plan) -> Option<u64> {
+    /// Head and tail of the rings, and the status (AMD IOMMU specification, 3.4.12).
+    const RINGS: u64 = 0x2000;
+    let iommu = plan.machine.iommu.filter(|iommu| iommu.remaps_interrupts && !iommu.is_vtd());
+    iommu.filter(|_| plan.block.is_some()).map(|iommu| iommu.base + RINGS)
+}
+
 /// Lines that channels' ends have, as a set: they are no lines of the machine's.
 #[must_use]
 pub fn pins(ends: &[End]) -> u32 {
-    ends.iter().filter_map(|end| end.woken).fold(0, |set, woken| set | 1 << woken.line)
+    ends.iter().filter_map(End::pin).fold(0, |set, pin| set | 1 << pin.line)
 }
 
 /// This sandbox's share of the remapping table: equal ones for all that have lines.
@@ -334,6 +348,12 @@ pub fn space(pages: &mut Pages, plan: &Plan, lines: &Lines, shared: Option<Share
         for pa in [Some(ioapic.base), shared.table].into_iter().flatten() {
             own.device(MMIO_VA + pa, pa, PAGE, Rights::RW, "lines");
         }
+        if let (Some(commands), Some(page)) =
+            (shared.commands.filter(|_| lines.unit != 0), unit(plan))
+        {
+            own.add(COMMANDS_VA, commands, RING, Rights::RW, "commands to the IOMMU");
+            own.device(lines.unit, page, PAGE, Rights::RW, "registers of the IOMMU");
+        }
     }
     own
 }
@@ -389,6 +409,34 @@ mod tests {
         let plan = plan(vec![sandbox(false, &[(4, Edge)]), linux]);
         let own = |index| lines(&plan, index, None).unwrap().unwrap().own;
         assert_eq!([own(0), own(1)], [1 << 4, 0xFF_FFEF]);
+    }
+
+    #[test]
+    fn commands_to_the_iommu_are_a_running_linuxs() {
+        let plan = |remaps, block| {
+            let linux = Sandbox { guest: Guest::Running, ..sandbox(false, &[]) };
+            let mut plan = plan(vec![sandbox(false, &[(4, Edge)]), linux]);
+            let machine = &mut plan.machine;
+            machine.iommu = Some(Iommu { base: 0xFED8_0000, ..unit(remaps, None, None) });
+            plan.block = block;
+            plan
+        };
+        let block = Some(bulkhead_plan::Span { start: 0, len: PAGE });
+        let running = plan(true, block);
+        let own = |index| lines(&running, index, None).unwrap().unwrap().unit;
+        assert_eq!([own(0), own(1)], [0, MMIO_VA + 0xFED8_2000]);
+        let mut pages = Pages::new(&running);
+        let all = shared(&mut pages, &running);
+        let reached = |index| {
+            let lines = lines(&running, index, None).unwrap().unwrap();
+            let space = space(&mut Pages::new(&running), &running, &lines, all);
+            let regions = space.regions.iter();
+            regions.filter(|r| [COMMANDS_VA, MMIO_VA + 0xFED8_2000].contains(&r.at)).count()
+        };
+        assert_eq!([reached(0), reached(1)], [0, 2]);
+        for other in [plan(false, block), plan(true, None)] {
+            assert_eq!(super::unit(&other), None);
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@ use bulkhead_layout::image::Range;
 use bulkhead_layout::x86;
 use bulkhead_plan::{Bdf, IommuKind, Machine, Plan};
 
+/// Bytes of command buffer and event log: 512 entries of 16 bytes each.
+pub const RING: u64 = 2 * PAGE;
+
 /// The route of a source's messages.
 pub fn route(plan: &Plan, source: vtd::Source) -> Result<Route, Error> {
     match plan.machine.iommu {
@@ -31,6 +34,7 @@ pub fn tables(
     machine: &Machine,
     grants: &[Grant],
     ioapic: Messages,
+    commands: Option<u64>,
 ) -> x86::Iommu {
     let Some(iommu) = machine.iommu else { return x86::Iommu::default() };
     let requesters = machine
@@ -61,12 +65,10 @@ pub fn tables(
         table.extend(entry.iter().flat_map(|word| word.to_le_bytes()));
     }
     let len = table.len() as u64;
-    /// 512 entries of 16 bytes, each of command buffer and event log.
-    const RING: u64 = 2 * PAGE;
     x86::Iommu {
         base: iommu.base,
         device_table: Range { start: pages.put(&table), len },
-        commands: Range { start: pages.take(RING), len: RING },
+        commands: Range { start: commands.unwrap_or_else(|| pages.take(RING)), len: RING },
         events: Range { start: pages.take(RING), len: RING },
         ..x86::Iommu::default()
     }
@@ -118,7 +120,7 @@ mod tests {
             silent: false,
         };
         let grants = [grant(OWN), grant(ALIAS)];
-        let made = tables(&mut pages, &machine(), &grants, Messages::Pass);
+        let made = tables(&mut pages, &machine(), &grants, Messages::Pass, None);
         assert_eq!(made.base, 0xFED8_0000);
         // All buses that there can be, also behind the bridge.
         assert_eq!(made.device_table.len, 3 * 256 * ENTRY as u64);
@@ -149,7 +151,7 @@ mod tests {
     fn a_machine_without_one_has_no_tables() {
         let mut pages = Pages::new(&Plan::default());
         let machine = Machine { iommu: None, ..machine() };
-        let made = tables(&mut pages, &machine, &[], Messages::Abort);
+        let made = tables(&mut pages, &machine, &[], Messages::Abort, None);
         assert_eq!((made.base, made.device_table.len, pages.into_bytes().len()), (0, 0, 0));
     }
 

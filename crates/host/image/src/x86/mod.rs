@@ -217,6 +217,12 @@ impl<V: Virtualization> Target for V {
             let space = plan.machine.pci.as_ref();
             let space = space.map(|root| root.space(plan.machine.arch.facts())).unwrap_or_default();
             (config.ecam, config.ecam_len) = (space.start, space.len);
+            let withheld = plan.withheld(Self::MACHINE[0]).map(|(_, span)| Quiet {
+                first: span.start as u32,
+                last: (span.end() - 1) as u32,
+                value: 0,
+            });
+            config.withheld = tail.append(&withheld.collect::<Vec<_>>());
             config.hpet = plan.machine.hpet.as_ref().map_or(0, |hpet| hpet.base);
         }
     }

@@ -27,7 +27,7 @@ impl Clock {
     pub fn new(plan: &Plan, time: &Time) -> Self {
         let timer = plan.machine.devices.iter().find(|device| device.class == PM_TIMER);
         let port = timer.and_then(|device| Some(device.ports.first()?.first));
-        Self { port: port.filter(|_| !matches!(time, Time::Live)), seen: None }
+        Self { port: port.filter(|_| matches!(time, Time::Virtual { .. })), seen: None }
     }
 
     /// Returns the time since the launch; `None` before it, or if the machine does not say.

@@ -91,6 +91,8 @@ fn claim() -> Claim {
         }),
         controller: Some(0xFEC0_0000),
         timer: None,
+        unnamed: Vec::new(),
+        shown: Vec::new(),
         withheld: Vec::new(),
         ..Claim::default()
     }
