@@ -133,6 +133,11 @@ pub fn explain(stop: &Stop) -> u64 {
             say!("interrupt line ", dec u64::from(line), " leads to no core of this Linux");
             29
         }
+        Stop::Restart(what) => {
+            say!("this Linux could not begin anew: it lacks ", what);
+            say!("; leave `restart` out of [under_linux]");
+            30
+        }
         Stop::Manifest(error) => {
             manifest(error);
             error.code()

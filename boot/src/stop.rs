@@ -34,6 +34,9 @@ pub enum Stop {
     /// 29: an interrupt line leads to such a core.
     #[allow(dead_code)]
     Line(u32),
+    /// 30: a Linux that runs could not begin anew, for lack of this.
+    #[allow(dead_code)]
+    Restart(&'static str),
     /// 24: a PCI port does not validate who sends the requests that it forwards.
     Source(u16),
     /// The compiled manifest is wrong or for another machine.

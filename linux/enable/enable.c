@@ -21,6 +21,7 @@
 #include <linux/suspend.h>
 #include <linux/uaccess.h>
 #include <asm/apic.h>
+#include <asm/asm.h>
 #include <asm/msr.h>
 #include <asm/pgtable.h>
 #include <asm/special_insns.h>
@@ -133,9 +134,23 @@ static u64 checksum(const u64 *words, u64 count)
 	return sum ^ sums;
 }
 
+/* Tells if a monitor is below this kernel: that of an image which this Linux has not started in this life. */
+static bool below(void)
+{
+	u64 result = BH_NULL;
+
+	/* Without a monitor the instruction is undefined, or another hypervisor's. */
+	asm volatile("1: vmmcall\n2:\n" _ASM_EXTABLE(1b, 2b) : "+a"(result) : : "memory");
+	return result == BH_OK;
+}
+
 /* What can be known before anything is taken. */
 static int known(const struct bh_file *file, u64 len)
 {
+	if (below()) {
+		pr_err("bulkhead: this Linux is a sandbox already, that began anew: reboot the machine\n");
+		return -EPERM;
+	}
 	if (file->magic != BH_FILE_MAGIC) {
 		pr_err("bulkhead: no image that starts under a Linux: bulkhead build --under-linux makes one\n");
 		return -ENOEXEC;
@@ -441,6 +456,24 @@ damaged:
 	return -EINVAL;
 }
 
+/* Memory map, screen, ACPI: a kernel that begins anew gets them. NULL where this kernel does not tell. */
+static void *boot_params(void)
+{
+	struct file *file = filp_open("/sys/kernel/boot_params/data", O_RDONLY, 0);
+	void *page;
+	loff_t from = 0;
+
+	if (IS_ERR(file))
+		return NULL;
+	page = (void *)get_zeroed_page(GFP_KERNEL);
+	if (page && kernel_read(file, page, PAGE_SIZE, &from) != PAGE_SIZE) {
+		free_page((ulong)page);
+		page = NULL;
+	}
+	filp_close(file, NULL);
+	return page;
+}
+
 static int enable(const struct bh_image *image)
 {
 	const u8 __user *from = (const u8 __user *)(uintptr_t)image->address;
@@ -506,7 +539,10 @@ static int enable(const struct bh_image *image)
 	/* Only a test has a core that is not started. */
 	late->mute = fail == 7 && machine.count ? machine.others[machine.count - 1] : ~0u;
 	others = true;
+	late->boot_params = (ulong)boot_params();
 	result = call(BH_PREPARE, (ulong)late);
+	free_page(late->boot_params);
+	late->boot_params = 0;
 	if (result)
 		pr_err("%.*s", (int)min_t(u32, late->len, sizeof(late->says)), late->says);
 	err = -EIO;

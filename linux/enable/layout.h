@@ -25,6 +25,7 @@
 #define BH_ENDS 0x4106110a
 #define BH_ENDS_CLASS 0xff4248
 #define BH_RELEASE 0x4248000e
+#define BH_NULL 0x42480000
 #define BH_OK 0x0ull
 #define BH_BUSY 0xfffffffffffffffcull
 
@@ -102,8 +103,9 @@ struct bh_late {
 	u32 len;
 	u32 mute;
 	u32 iommus;
+	u64 boot_params;
 	u8 says[256];
 };
-static_assert(sizeof(struct bh_late) == 1144);
+static_assert(sizeof(struct bh_late) == 1152);
 
 #endif

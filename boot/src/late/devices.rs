@@ -11,9 +11,10 @@ use bulkhead_handover::image::{ConfigOp, Sandbox};
 use bulkhead_handover::x86::Header;
 use bulkhead_handover::x86::late::Late;
 use bulkhead_ioapic::{Entry, Lines, MASKED, MAX_LINES, Message, SELECT, Shadow, TABLE, WINDOW};
+use bulkhead_launch::Op;
 use bulkhead_monitor_abi::PAGE;
-use bulkhead_monitor_abi::map::{CONFIG_VA, LINES_VA, MMIO_VA, SHADOW_VA};
-use bulkhead_monitor_abi::monitor::Slice;
+use bulkhead_monitor_abi::map::{CONFIG_VA, GUEST_VA, LINES_VA, MMIO_VA, SHADOW_VA};
+use bulkhead_monitor_abi::monitor::{Ram, Slice};
 use bulkhead_monitor_abi::pci::{Function, Register, Remapping, Reset};
 use bulkhead_monitor_abi_x86::config::Config;
 use bulkhead_monitor_abi_x86::{hpet, icr};
@@ -60,6 +61,27 @@ impl<'a> Devices<'a> {
         let at = self.config_pa + u64::from(part.offset);
         // SAFETY: as for the configuration, of which it is a table.
         unsafe { core::slice::from_raw_parts(at as *const T, part.len as usize) }
+    }
+
+    /// Returns the steps that fill the guest's memory when it begins anew.
+    pub fn launch(&self) -> &[Op] {
+        self.slice(self.config.start.launch)
+    }
+
+    /// Returns the memory that the Linux had, the block among it.
+    pub fn memory(&self) -> &[Ram] {
+        self.slice(self.config.memory)
+    }
+
+    /// Tells if a core is the sandbox' own.
+    pub fn has_core(&self, id: u32) -> bool {
+        icr::contains(&self.config.own, id)
+    }
+
+    /// Returns where the image keeps what goes to an address of the guest's.
+    pub fn pristine(&self, gpa: u64) -> Option<u64> {
+        let to = |op: &&Op| op.kind == Op::COPY && op.dst == GUEST_VA + gpa;
+        core_state::physical(self.root, self.launch().iter().find(to)?.src)
     }
 
     fn functions(&self) -> impl Iterator<Item = &Function> {

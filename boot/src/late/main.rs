@@ -17,6 +17,7 @@ mod iommu;
 mod machine;
 #[path = "../processor.rs"]
 mod processor;
+mod restart;
 // The boot code has further reasons to stop, and leaves by itself.
 #[allow(dead_code)]
 #[path = "../stop.rs"]
@@ -143,6 +144,7 @@ fn prepare(late: &Late) -> Result<(), Stop> {
     };
     if let Some(devices) = Devices::new(header, root, late)? {
         devices.check(image.config_ops)?;
+        restart::fill(&devices, late, header.block)?;
         devices.silence(image.config_ops);
         for other in others {
             Devices::new(header, other, late)?.map_or(Ok(()), |devices| devices.stop())?;

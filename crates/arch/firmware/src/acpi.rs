@@ -93,6 +93,84 @@ pub fn parse(rsdp: u64, memory: &impl Memory) -> Option<Tables> {
     (tables.core_count > 0).then_some(tables)
 }
 
+/// Bytes before a table's first entry.
+const HEAD: usize = 36;
+/// Place of the root table in a copy, behind the RSDP.
+const ROOT: usize = 64;
+
+/// Copies the RSDP, the root table and the MADT to `to`, which will lie at the physical address `at`. Cores are enabled
+/// if `own` has their x2APIC IDs. All other tables stay where they are. `None`: there is no MADT, or no room.
+pub fn only(
+    rsdp: u64,
+    memory: &impl Memory,
+    to: &mut [u8],
+    at: u64,
+    own: impl Fn(u32) -> bool,
+) -> Option<()> {
+    let old = u8_at(memory.bytes(rsdp, 20)?, 15)? == 0;
+    let (len, field, width) = if old { (20, 16, 4) } else { (36, 24, 8) };
+    let rsdp = memory.bytes(rsdp, len)?;
+    let address = |bytes: &[u8], at: usize| match width {
+        4 => u32_at(bytes, at).map(u64::from),
+        _ => u64_at(bytes, at),
+    };
+    let root = table(address(rsdp, field)?, memory)?;
+    let tables = (HEAD..root.len()).step_by(width);
+    let mut tables = tables.filter_map(|at| Some((at, table(address(root, at)?, memory)?)));
+    let (entry, madt) = tables.find(|(_, table)| table.starts_with(b"APIC"))?;
+    let madt_at = (ROOT + root.len()).next_multiple_of(16);
+
+    let copy = to.get_mut(madt_at..)?.get_mut(..madt.len())?;
+    copy.copy_from_slice(madt);
+    keep(copy, own)?;
+    set_sum(copy, 9)?;
+    let copy = to.get_mut(ROOT..)?.get_mut(..root.len())?;
+    copy.copy_from_slice(root);
+    put(copy, entry, width, at + madt_at as u64)?;
+    set_sum(copy, 9)?;
+    let copy = to.get_mut(..len)?;
+    copy.copy_from_slice(rsdp);
+    // The old root table has the old MADT: nobody is to take it.
+    put(copy, 16, 4, 0)?;
+    put(copy, field, width, at + ROOT as u64)?;
+    set_sum(copy.get_mut(..20)?, 8)?;
+    if old { Some(()) } else { set_sum(copy, 32) }
+}
+
+/// Disables all cores of a MADT but those.
+fn keep(madt: &mut [u8], own: impl Fn(u32) -> bool) -> Option<()> {
+    let mut at = 44;
+    while let (Some(kind), Some(len)) = (u8_at(madt, at), u8_at(madt, at + 1)) {
+        let (id, flags) = match kind {
+            0 => (u32::from(u8_at(madt, at + 3)?), at + 4),
+            9 => (u32_at(madt, at + 4)?, at + 8),
+            _ => (0, 0),
+        };
+        if flags != 0 && !own(id) {
+            // Neither enabled nor to be enabled.
+            put(madt, flags, 4, 0)?;
+        }
+        if len < 2 {
+            break;
+        }
+        at += usize::from(len);
+    }
+    Some(())
+}
+
+fn put(bytes: &mut [u8], at: usize, width: usize, value: u64) -> Option<()> {
+    bytes.get_mut(at..at.checked_add(width)?)?.copy_from_slice(value.to_le_bytes().get(..width)?);
+    Some(())
+}
+
+/// Makes the sum of all bytes 0, by the byte at a place.
+fn set_sum(bytes: &mut [u8], at: usize) -> Option<()> {
+    *bytes.get_mut(at)? = 0;
+    let rest = sum(bytes);
+    *bytes.get_mut(at)? = rest.wrapping_neg();
+    Some(())
+}
+
 fn table(pa: u64, memory: &impl Memory) -> Option<&[u8]> {
     let len = u32_at(memory.bytes(pa, 36)?, 4)? as usize;
     (36..=MAX_TABLE).contains(&len).then(|| memory.bytes(pa, len))?

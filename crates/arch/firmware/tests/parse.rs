@@ -102,6 +102,71 @@ fn cores_io_apics_and_timer() {
     assert_eq!(tables.pm_timer, 0x608);
 }
 
+/// Firmware tables with cores 5, 6 and 300, below a root of either width.
+fn tables(old: bool) -> Bytes {
+    let madt = [
+        vec![0; 8],
+        vec![0, 8, 0, 5, 1, 0, 0, 0],
+        vec![0, 8, 1, 6, 3, 0, 0, 0],
+        vec![1, 12, 0, 0, 0, 0, 0xC0, 0xFE, 0, 0, 0, 0],
+        [vec![9, 16, 0, 0], words32(&[300, 1, 2])].concat(),
+    ];
+    let (madt, fadt) = (table(b"APIC", &madt.concat()), table(b"FACP", &[0; 44]));
+    let len = if old { 20 } else { 36 };
+    let (root_at, width) = (BASE + len, if old { 4 } else { 8 });
+    let fadt_at = root_at + 36 + 2 * width;
+    let entries = [fadt_at, fadt_at + fadt.len() as u64];
+    let entries = entries.map(|at| at.to_le_bytes()[..width as usize].to_vec()).concat();
+    let root = table(if old { b"RSDT" } else { b"XSDT" }, &entries);
+    let mut rsdp = vec![0; len as usize];
+    rsdp[..8].copy_from_slice(b"RSD PTR ");
+    let field = if old { 16 } else { 24 };
+    rsdp[field..field + width as usize].copy_from_slice(&root_at.to_le_bytes()[..width as usize]);
+    rsdp[15] = if old { 0 } else { 2 };
+    if !old {
+        rsdp[16] = 0x77; // an RSDT that is out of date
+    }
+    Bytes([rsdp, root, fadt, madt].concat())
+}
+
+#[test]
+fn a_copy_has_own_cores_alone_and_leads_to_the_other_tables() {
+    let sum = |bytes: &[u8]| bytes.iter().fold(0u8, |sum, b| sum.wrapping_add(*b));
+    for old in [true, false] {
+        let Bytes(mut all) = tables(old);
+        assert_eq!(acpi::parse(BASE, &Bytes(all.clone())).unwrap().cores(), [5, 6, 300]);
+        let at = BASE + all.len() as u64;
+        let mut copy = vec![0xAA; 0x200];
+        let own = |id| [5, 300].contains(&id);
+        acpi::only(BASE, &Bytes(all.clone()), &mut copy, at, own).unwrap();
+        let rsdp = if old { 20 } else { 36 };
+        assert_eq!((sum(&copy[..20]), sum(&copy[..rsdp])), (0, 0));
+        // The old root table leads to the old cores, so it is not to be taken.
+        assert!(old || copy[16..20] == [0; 4]);
+        let root = if old { 44 } else { 52 };
+        assert_eq!(sum(&copy[64..64 + root]), 0);
+        let madt = 64 + root.next_multiple_of(16);
+        assert_eq!((&copy[madt..madt + 4], sum(&copy[madt..madt + 88])), (&b"APIC"[..], 0));
+        // A disabled core cannot be enabled later, either.
+        assert_eq!(copy[madt + 44 + 8..][..8], [0, 8, 1, 6, 0, 0, 0, 0]);
+        all.extend(copy);
+        let seen = acpi::parse(at, &Bytes(all)).unwrap();
+        assert_eq!((seen.cores(), seen.ioapics()), (&[5, 300][..], &[0xFEC0_0000][..]));
+    }
+}
+
+#[test]
+fn a_copy_needs_room_and_a_table_of_cores() {
+    for len in [0, 19, 63, 100, 150] {
+        let made = acpi::only(BASE, &tables(true), &mut vec![0; len], BASE, |_| true);
+        assert_eq!(made, None, "{len}");
+    }
+    let Bytes(mut all) = tables(true);
+    let at = all.windows(4).position(|four| four == b"APIC").unwrap();
+    all[at] = b'x';
+    assert_eq!(acpi::only(BASE, &Bytes(all), &mut [0; 0x200], BASE, |_| true), None);
+}
+
 proptest! {
     #[test]
     fn anything_is_parsed_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..2048), magic in any::<bool>()) {
@@ -112,6 +177,7 @@ proptest! {
             prop_assert!(!info.covers(1, u64::MAX));
         }
         let _ = acpi::parse(BASE, &memory);
+        let _ = acpi::only(BASE, &memory, &mut [0; 256], BASE, |id| id % 2 == 0);
         let _ = acpi::find_rsdp(&memory);
     }
 

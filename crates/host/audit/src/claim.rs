@@ -117,6 +117,8 @@ pub struct Sandbox {
     pub lines: Vec<Line>,
     /// Its guest is a Linux that ran before its monitor did. All of the machine is its own that is nobody else's.
     pub running: bool,
+    /// Such a Linux can begin anew: its monitor fills its memory then.
+    pub again: bool,
     /// Its guest has a controller with pins that are no lines of the machine's.
     pub pins: bool,
     /// It has a watchdog.

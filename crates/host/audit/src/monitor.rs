@@ -185,11 +185,12 @@ fn windows(claim: &Claim, i: usize, program: &[Segment]) -> Vec<Window> {
         all.push(Window { frame: Some(ram.hpa), ..window(GUEST + ram.gpa, ram.len, RW, "RAM") });
     }
     if sandbox.running {
-        let read = |ram: Range| Window {
+        let rights = if sandbox.again { RW } else { R };
+        let reached = |ram: Range| Window {
             frame: Some(ram.start),
-            ..window(GUEST + ram.start, ram.len, R, "memory of the Linux")
+            ..window(GUEST + ram.start, ram.len, rights, "memory of the Linux")
         };
-        all.extend(given::memory(claim).into_iter().map(read));
+        all.extend(given::memory(claim).into_iter().map(reached));
     }
     for c in &claim.channels {
         let header = |rights| {

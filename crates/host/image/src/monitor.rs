@@ -384,8 +384,10 @@ fn space<T: Target>(
 /// that. Pages of memory are small enough for the late boot code to take out those of the block.
 fn linux<T: Target>(plan: &Plan, index: usize) -> Space {
     let mut space = Space::default();
+    // It fills that memory when the Linux begins anew.
+    let rights = if plan.begins_anew(index) { Rights::RW } else { Rights::R };
     for piece in plan.running_memory(index) {
-        space.add(GUEST_VA + piece.start, piece.start, piece.len, Rights::R, "memory of the Linux");
+        space.add(GUEST_VA + piece.start, piece.start, piece.len, rights, "memory of the Linux");
     }
     let [_, monitors] = T::MACHINE;
     if plan.runs(index) && monitors.len > 0 {

@@ -3,7 +3,7 @@
 //! is in no list here leaves a gap, which fails.
 
 use bulkhead_image::late::{Head, MAGIC, VERSION};
-use bulkhead_layout::hypercall::{BUSY, OK, RELEASE};
+use bulkhead_layout::hypercall::{BUSY, NULL, OK, RELEASE};
 use bulkhead_layout::image::{self, ConfigOp, HEADER_WORD, Header, Range, Sandbox};
 use bulkhead_layout::ivshmem::{IDS, PROTOCOL};
 use bulkhead_layout::x86::late::{CODE_WORD, CONFINE, ENTER, Late, PREPARE, RESTORE};
@@ -91,6 +91,7 @@ fn header() -> String {
         // A class that no specification has.
         ("ENDS_CLASS", u64::from(0xFF << 16 | PROTOCOL)),
         ("RELEASE", RELEASE),
+        ("NULL", NULL),
         ("OK", OK),
         ("BUSY", BUSY),
     ];
@@ -112,7 +113,7 @@ fn header() -> String {
     out += &structure!("config_op", ConfigOp: bdf offset kind value);
     out += "/* Words between this Linux and the image's code. */\n";
     out += &structure!("late", Late: hz timer_hz zeros cores names functions function_count ioapics count len mute
-        iommus says);
+        iommus boot_params says);
     out.push_str("#endif\n");
     out
 }

@@ -161,7 +161,13 @@ fn system(test: &str) -> System {
             len: 0x3000,
             sent: 0x2000,
         }],
-        under_linux: Some(UnderLinux { sandbox: 0, memory: BLOCK, unconfined: true, place }),
+        under_linux: Some(UnderLinux {
+            sandbox: 0,
+            memory: BLOCK,
+            unconfined: true,
+            restart: false,
+            place,
+        }),
         ..System::default()
     }
 }

@@ -109,6 +109,9 @@ pub struct UnderLinux {
     /// Means by which its devices are confined.
     #[serde(default)]
     pub dma: Dma,
+    /// The image keeps kernel, initrd and command line of that sandbox, so that it can begin anew.
+    #[serde(default)]
+    pub restart: bool,
 }
 
 fn block() -> String {

@@ -395,6 +395,8 @@ pub struct Sandbox {
     pub place: Place,
     /// Its guest.
     pub guest: Guest,
+    /// The Linux that begins in the place of [`Guest::Running`] when that has ended.
+    pub again: Option<Box<Guest>>,
     /// Core numbers of the machine, the first one boots.
     pub cores: Vec<usize>,
     /// Their identities.
@@ -445,6 +447,7 @@ impl Default for Sandbox {
             name: String::new(),
             place: Place::default(),
             guest: Guest::default(),
+            again: None,
             cores: vec![0],
             core_ids: vec![0],
             ram: Vec::new(),
@@ -722,6 +725,12 @@ impl Plan {
     #[must_use]
     pub fn runs(&self, sandbox: usize) -> bool {
         self.sandboxes.get(sandbox).is_some_and(|sandbox| sandbox.guest == Guest::Running)
+    }
+
+    /// Tells if a sandbox is such a Linux, and can begin anew.
+    #[must_use]
+    pub fn begins_anew(&self, sandbox: usize) -> bool {
+        self.runs(sandbox) && self.sandboxes[sandbox].again.is_some()
     }
 
     /// Lists the roles that a sandbox can hold, with their numbers.

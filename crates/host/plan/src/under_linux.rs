@@ -16,6 +16,8 @@ use std::fmt;
 
 /// The block is a multiple of so many bytes, and aligned to them.
 pub const BLOCK: u64 = 128 << 20;
+/// Words on the command line of a Linux that begins anew: its kernel leaves the IOMMU to the monitors.
+const LEAVES_IOMMU: &str = "amd_iommu=off";
 /// Class of the devices with an interrupt line that a Linux can give away.
 const SERIAL: &str = "uart16550";
 /// Most bytes of a block. In a larger one, a huge page could map some memory at one address, and not at another one.
@@ -30,6 +32,8 @@ pub struct UnderLinux {
     pub memory: u64,
     /// The manifest accepts that nothing confines DMA and messages of its devices.
     pub unconfined: bool,
+    /// The image keeps the sandbox' guest, so that it can begin anew.
+    pub restart: bool,
     /// Its `[under_linux]`.
     pub place: Place,
 }
@@ -126,7 +130,7 @@ impl System {
         system.machine.core_ids.truncate(cores);
         for (index, wanted) in self.sandboxes.iter().enumerate() {
             if index == under.sandbox {
-                refuse_own(&wanted.sandbox)?;
+                refuse_own(under, &wanted.sandbox)?;
             } else {
                 refuse_other(&wanted.sandbox, system.machine.core_ids.len(), under)?;
                 self.refuse_functions(under, &wanted.sandbox)?;
@@ -150,6 +154,10 @@ impl System {
 
     fn machine_can(&self, under: &UnderLinux) -> Result<(), Refused> {
         let place = &under.place;
+        if under.restart && under.unconfined {
+            let message = "nothing would stop the devices of a Linux that begins anew".into();
+            return refused(place, message, "`restart = true` needs `dma = \"confined\"`");
+        }
         if self.multikernel {
             let message = "a system without monitors cannot start under a Linux".into();
             return refused(place, message, "leave `monitors = false` away");
@@ -273,8 +281,18 @@ impl System {
                 control[0].push(Right { sandbox, every: Right::EVERY });
             }
         }
+        let again = under.restart.then(|| {
+            let mut guest = own.guest.clone();
+            // The firmware's tables name the IOMMU, which is not that Linux'.
+            if let Guest::Linux { cmdline, .. } = &mut guest {
+                cmdline.push_str(if cmdline.is_empty() { "" } else { " " });
+                cmdline.push_str(LEAVES_IOMMU);
+            }
+            Box::new(guest)
+        });
         let sandbox = Sandbox {
             guest: Guest::Running,
+            again,
             control,
             core_ids: cores.iter().map(|core| core_ids[*core]).collect(),
             cores,
@@ -351,11 +369,16 @@ fn refuse_any(sandbox: &Sandbox) -> Result<(), Refused> {
     Ok(())
 }
 
+/// Why a Linux is not begun anew.
+const ONCE: &str = "the image keeps nothing to begin a Linux anew that runs already";
+/// How it could be.
+const RESTART: &str = "say `restart = true` in [under_linux]";
+
 /// Refuses what a Linux that runs already cannot have.
-fn refuse_own(sandbox: &Sandbox) -> Result<(), Refused> {
+fn refuse_own(under: &UnderLinux, sandbox: &Sandbox) -> Result<(), Refused> {
     refuse_any(sandbox)?;
     let (name, place) = (&sandbox.name, &sandbox.place);
-    let why = "a Linux that runs already cannot begin anew";
+    let why = "a Linux that runs already has one guest, without a ladder or a snapshot";
     if let Some(other) = sandbox.alternatives.first() {
         let message =
             format!("guest `{}` would take the place of sandbox `{name}`: {why}", other.name);
@@ -373,9 +396,9 @@ fn refuse_own(sandbox: &Sandbox) -> Result<(), Refused> {
         let message = format!("a failure of sandbox `{name}` has an answer: its monitor sees none");
         return refused(place, message, "leave `failure` out of its `[[health]]`");
     }
-    if sandbox.actions.contains(&Action::Restart) {
-        let message = format!("a finding restarts sandbox `{name}`: {why}");
-        return refused(place, message, "let its `[[health]]` stop it");
+    if sandbox.actions.contains(&Action::Restart) && !under.restart {
+        let message = format!("a finding restarts sandbox `{name}`: {ONCE}");
+        return refused(place, message, &format!("let its `[[health]]` stop it, or {RESTART}"));
     }
     Ok(())
 }
@@ -412,13 +435,11 @@ fn refuse_rights(
     sandbox: &Sandbox,
     (under, linux): (&UnderLinux, &Sandbox),
 ) -> Result<(), Refused> {
-    let over = sandbox.rights(under.sandbox).find(|(name, _)| *name != RIGHTS[0]);
+    let begins = |(name, _): &(&str, _)| *name != RIGHTS[0] && !under.restart;
+    let over = sandbox.rights(under.sandbox).find(begins);
     let Some((right, _)) = over else { return Ok(()) };
-    let message = format!(
-        "sandbox `{}` may {right} `{}`, and a Linux that runs already cannot begin anew",
-        sandbox.name, linux.name
-    );
-    refused(&sandbox.place, message, "leave that right away")
+    let message = format!("sandbox `{}` may {right} `{}`: {ONCE}", sandbox.name, linux.name);
+    refused(&sandbox.place, message, &format!("leave that right away, or {RESTART}"))
 }
 
 #[cfg(test)]
@@ -498,6 +519,7 @@ mod tests {
                 sandbox: 1,
                 memory: BLOCK,
                 unconfined: true,
+                restart: false,
                 place: place(5),
             }),
             ..System::default()
@@ -616,6 +638,32 @@ mod tests {
             let why = system.under_linux(BASE, usize::MAX).unwrap_err();
             assert!(why.help.contains("unconfined") && why.place.line == 5, "{why}");
         }
+    }
+
+    #[test]
+    fn it_begins_anew_as_the_manifest_has_its_guest_where_that_is_wanted() {
+        let mut all = system();
+        confined(&mut all);
+        let again = |system: &System| {
+            let turned = system.under_linux(BASE, usize::MAX).unwrap();
+            turned.sandboxes[2].sandbox.again.clone()
+        };
+        assert_eq!(again(&all), None);
+        all.under_linux.as_mut().unwrap().restart = true;
+        let linux = |cmdline: &str| Guest::Linux {
+            kernel: "k".into(),
+            initrd: None,
+            cmdline: cmdline.into(),
+        };
+        // The IOMMU is the monitors', whatever the manifest's author wrote.
+        assert_eq!(again(&all), Some(Box::new(linux("amd_iommu=off"))));
+        all.sandboxes[1].sandbox.guest = linux("quiet");
+        assert_eq!(again(&all), Some(Box::new(linux("quiet amd_iommu=off"))));
+        // Whoever may begin it, does.
+        all.sandboxes[0].sandbox.control[1] = vec![right(1)];
+        all.sandboxes[0].sandbox.control[2] = vec![right(1)];
+        all.sandboxes[1].sandbox.actions[0] = Action::Restart;
+        assert!(again(&all).is_some());
     }
 
     #[test]
@@ -796,6 +844,11 @@ mod tests {
                 "ladder",
             ),
             (|s| of(s, 1).snapshot = 1, 20, "snapshot"),
+            (
+                |s| s.under_linux.as_mut().unwrap().restart = true,
+                5,
+                "nothing would stop the devices",
+            ),
             (|s| of(s, 1).actions[0] = Action::Restart, 20, "restarts"),
             (|s| of(s, 1).actions[Kind::Failure as usize] = Action::Stop, 20, "a failure"),
             (|s| of(s, 0).control[1] = vec![right(1)], 10, "may start `linux`"),

@@ -110,6 +110,7 @@ pub fn translate(
             snapshot: sandbox.snapshot,
             alive: sandbox.watch.is_some_and(|watch| watch.alive.is_some()),
             running: plan.runs(index),
+            again: plan.begins_anew(index),
             // The Linux under which a system starts can have its cores back.
             taken: plan.is_taken(index) || plan.block.is_some() && !plan.runs(index),
             quiets: { sandbox.peers.iter() }

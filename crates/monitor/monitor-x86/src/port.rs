@@ -3,7 +3,7 @@
 use crate::contract::RAX;
 use crate::{X86, pci, rtc, vmware};
 use bulkhead_monitor::record::{deny, deny_register};
-use bulkhead_monitor::{Outcome, hypercall, mail};
+use bulkhead_monitor::{Outcome, hypercall, mail, running};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::report::{Cause, Condition, State};
 use bulkhead_monitor_abi_x86::config::Quiet;
@@ -34,6 +34,9 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
             POWER_RESTART => return Outcome::end(Cause::Port, State::Launching),
             _ => {}
         }
+    }
+    if running::begins_anew(m) && !read && !string && resets(port, rax as u8) {
+        return Outcome::end(Cause::Port, State::Launching);
     }
     // A port below wraps to a number without a doorbell.
     if !read && !string && mail::ring_bell(m, port.wrapping_sub(u32::from(BELL_PORT))) {
@@ -69,6 +72,12 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
     let asks = M::has(need::LINUX) && port == vmware::PORT && read;
     let value = if asks { vmware::call(m) } else { value };
     done(value, Outcome::skip(Cause::Port, length))
+}
+
+/// Tells if a write resets a PC: by the reset control register (ICH9, 13.7.5), or by the keyboard controller's command.
+fn resets(port: u32, value: u8) -> bool {
+    const RESET_CPU: u8 = 1 << 2;
+    port == 0xCF9 && value & RESET_CPU != 0 || port == 0x64 && value == 0xFE
 }
 
 /// Returns the answer of the mediated device that this port belongs to, if it belongs to one. `Some(None)`: this core's

@@ -44,7 +44,7 @@ fn next<M: Monitor>(m: &M, then: State) {
 /// Plays the launch record: the guest is as at its first start.
 fn launch<M: Monitor>(m: &M) {
     let report = m.report();
-    if running::runs(m) {
+    if running::runs(m) && !running::begins_anew(m) {
         // Its memory holds what is left of it, and no record can make it anew.
         fail(m);
     }

@@ -1,4 +1,5 @@
-//! A Linux that ran before its monitor did: taken over on each of its cores, and given back.
+//! A Linux that ran before its monitor did: taken over on each of its cores, and given back. A fresh one can begin in
+//! its place, as any guest begins anew ([`life`]).
 
 use crate::contract::Monitor;
 use crate::life;
@@ -15,6 +16,12 @@ const DISMISSED: u64 = 100;
 #[inline(always)]
 pub fn runs<M: Monitor>(m: &M) -> bool {
     M::has(need::RUNNING) && m.config().begin == State::Running as u32
+}
+
+/// Tells if the image keeps a guest that begins anew in that Linux' place: then it has an argument.
+#[inline(always)]
+pub fn begins_anew<M: Monitor>(m: &M) -> bool {
+    M::has(need::RUNNING) && m.config().start.argument != 0
 }
 
 /// Takes this core over: its control block has the guest's state.
@@ -35,8 +42,8 @@ pub fn begin<M: Monitor>(m: &M) {
 /// core decides for all, and the sandbox' other cores leave when they ask (`crates/monitor/launch/tests/leaving.rs`).
 #[inline(never)]
 pub fn call<M: Monitor>(m: &M, length: u8) -> Outcome {
-    // A program can make calls by a port, and its tables do not lead back.
-    let refused = if !runs(m) || m.privilege() != 0 {
+    // A program can make calls by a port, and its tables do not lead back. Nor do those of a Linux that began anew.
+    let refused = if !runs(m) || m.privilege() != 0 || m.local().incarnation.get() != 0 {
         NO_CALL
     } else if !leaves(m) && M::enforced("release-last") {
         BUSY

@@ -20,7 +20,10 @@ fn ground(baked: &Baked) -> usize {
 
 /// Cores of its machine.
 fn cores(machine: Kind) -> usize {
-    if machine == Kind::Gives { CORES + 1 } else { CORES }
+    match machine {
+        Kind::Gives | Kind::Again => CORES + 1,
+        _ => CORES,
+    }
 }
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -116,6 +119,14 @@ fn nested(baked: &Baked) -> Place {
     Place::Block(parts.find(tables).map_or(0, |part| part.start + part.len - 4096))
 }
 
+/// A page of what the image keeps to begin the Linux anew.
+fn pristine(baked: &Baked) -> Place {
+    let mut parts = baked.map.parts.iter();
+    let own =
+        |p: &&bulkhead_image::Part| p.owner == Some(ground(baked)) && p.what == "pristine guest";
+    Place::Block(parts.find(own).map_or(0, |part| part.start + part.len / 2 / 4096 * 4096))
+}
+
 const MONITORS: &str = "the image's and the monitors'";
 const REACHES: &[Reach] = &[
     ("read-ram", "mem-read", ram, "flight's"),
@@ -137,6 +148,8 @@ const REACHES: &[Reach] = &[
     ("read-apic", "read", |_| Place::Fixed(0xFEE0_0020), "local APIC"),
     ("write-apic", "write", |_| Place::Fixed(0xFEE0_0300), "local APIC"),
     ("write-iommu", "write", |_| Place::Fixed(0xFED8_0018), "IOMMU"),
+    ("read-pristine", "mem-read", pristine, MONITORS),
+    ("write-pristine", "mem-write", pristine, MONITORS),
     ("read-unnamed", "read", |_| Place::Fixed(UNNAMED), "nobody's"),
     ("write-unnamed", "write", |_| Place::Fixed(UNNAMED), "nobody's"),
     // Behind the last base address register of the window.
@@ -338,6 +351,7 @@ fn reaches(bench: &Bench, reach: &Reach) -> Result<String, String> {
     let machine = match reach.0 {
         "write-iommu" | "read-unnamed" | "write-unnamed" | "write-window" => Kind::Confined,
         "read-given" | "write-given" => Kind::Gives,
+        "read-pristine" | "write-pristine" => Kind::Again,
         _ => Kind::Remaps,
     };
     let act = match place(&bake(machine, base)?) {

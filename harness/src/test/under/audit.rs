@@ -15,13 +15,14 @@ use std::time::Duration;
 const NAME: &str = "under/audit";
 const CORES: usize = 3;
 
-pub fn jobs() -> [Job; 3] {
+pub fn jobs() -> [Job; 4] {
     let tests = walk::late().chain([NAME.to_owned()]);
     let planted = |bench: &Bench| bench.result(NAME, audit(bench, Kind::Remaps, true));
     [
         Job::new(NAME, tests.collect::<Vec<_>>(), 200, planted),
         Job::one("under/audit-confined", 200, |bench| audit(bench, Kind::Confined, false)),
         Job::one("under/audit-devices", 200, |bench| audit(bench, Kind::Gives, false)),
+        Job::one("under/audit-restart", 200, |bench| audit(bench, Kind::Again, false)),
     ]
 }
 

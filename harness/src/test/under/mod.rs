@@ -9,6 +9,7 @@ mod audit;
 mod bays;
 mod channels;
 mod mutant;
+mod restart;
 
 pub use mutant::{LOCAL, RELEASE};
 
@@ -42,6 +43,8 @@ enum Kind {
     Confined,
     /// Likewise, and it gives one away.
     Gives,
+    /// Likewise, and it gives none away, and can begin anew.
+    Again,
     /// That machine, and the Linux uses its IOMMU.
     Uses,
     /// With Intel's IOMMU, by which the Linux has its interrupts remapped.
@@ -103,6 +106,7 @@ pub fn jobs() -> Vec<Job> {
     }
     jobs.extend(audit::jobs());
     jobs.extend(bays::jobs());
+    jobs.extend(restart::jobs());
     jobs.extend(channels::jobs());
     jobs.extend(mutant::jobs());
     jobs.extend(attack::jobs());
@@ -135,6 +139,7 @@ fn checked(machine: Kind) -> Result<Checked, String> {
     load_from(&crate::build::root().join(match machine {
         Kind::Confined | Kind::Uses => "systems/under-linux.toml",
         Kind::Gives => "tests/under/devices.toml",
+        Kind::Again => "tests/under/restart.toml",
         Kind::Remaps | Kind::Plain => "tests/under/unconfined.toml",
     }))
 }
@@ -236,6 +241,13 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
     if linux.script.contains(bays::IMAGE) {
         bays::files(&mut archive)?;
     }
+    if linux.script.contains(restart::IMAGE) {
+        let late = bulkhead_run::build_late(&restart::system(bench)?, &artifacts(), linux.cores);
+        archive.add(
+            &format!("/late/{}", restart::IMAGE),
+            Entry::File(0o644, late.map_err(|e| e.to_string())?.file()),
+        );
+    }
     bytes.extend(archive.to_bytes());
     let path = bench.dir.join("initramfs.cpio");
     std::fs::write(&path, bytes).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -274,7 +286,7 @@ fn block(running: &mut Running, linux: &Linux) -> Result<u64, String> {
 fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
     std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
     let mut machine = match linux.machine {
-        Kind::Confined | Kind::Gives | Kind::Uses => confined(bench, linux)?,
+        Kind::Confined | Kind::Gives | Kind::Again | Kind::Uses => confined(bench, linux)?,
         kind => unconfined(bench, linux, kind)?,
     };
     if linux.machine == Kind::Gives {

@@ -40,6 +40,8 @@ pub struct Late {
     pub mute: u32,
     /// IOMMUs of AMD's, likewise.
     pub iommus: u32,
+    /// Address of the boot parameters of that Linux, a page; 0: it does not tell them.
+    pub boot_params: u64,
     /// Why it cannot be, as text.
     pub says: [u8; SAYS],
 }
@@ -58,4 +60,37 @@ pub const CONFINE: u64 = 2;
 /// [`CONFINE`] from here on. The address of a [`Late`] comes next.
 pub const RESTORE: u64 = 3;
 
-const _: () = assert!(size_of::<Late>() == 32 + 5 * CORES + 2 * FUNCTIONS + 24 + SAYS);
+const _: () = assert!(size_of::<Late>() == 40 + 5 * CORES + 2 * FUNCTIONS + 24 + SAYS);
+
+/// Guest-physical places of what a Linux begins anew with. All of it lies in the first MiB, which a kernel leaves
+/// alone, and clear of [`super::TRAMPOLINE_PA`]. A bare guest's descriptor table and page tables lie below.
+pub mod restart {
+    /// The zero page.
+    pub const ZERO_PAGE_GPA: u64 = 0x9000;
+    /// The command line.
+    pub const CMDLINE_GPA: u64 = 0xA000;
+    /// A copy of ACPI's root tables and of the table of cores.
+    pub const ACPI_GPA: u64 = 0xC000;
+    /// End of it.
+    pub const ACPI_END: u64 = 0x1_0000;
+}
+
+/// Offsets in a zero page (Linux, Documentation/arch/x86/zero-page.rst).
+pub mod zero {
+    /// Bytes of what the screen is, at the page's start.
+    pub const SCREEN: usize = 0x40;
+    /// Physical address of the RSDP.
+    pub const ACPI_RSDP: usize = 0x70;
+    /// Number of entries of the memory map, a byte.
+    pub const E820_ENTRIES: usize = 0x1E8;
+    /// The memory map: start, length, and a type of four bytes.
+    pub const E820_TABLE: usize = 0x2D0;
+    /// Bytes of an entry.
+    pub const E820_ENTRY: usize = 20;
+    /// Most entries.
+    pub const E820_MOST: usize = 128;
+    /// Type of memory.
+    pub const E820_RAM: u32 = 1;
+    /// Type of memory that nobody uses.
+    pub const E820_RESERVED: u32 = 2;
+}

@@ -14,6 +14,7 @@ use bulkhead_layout::map::{
     CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA, LINKS_END,
     LINKS_GPA, REPORTS_GPA,
 };
+use bulkhead_layout::x86::late::{restart, zero};
 use bulkhead_layout::x86::port::{POWER_PORT, POWER_RESTART};
 use bulkhead_plan::{End, Guest as Wanted, Machine, Plan, Sandbox};
 use std::path::Path;
@@ -56,16 +57,22 @@ pub fn load(plan: &Plan, index: usize, ends: &[End]) -> Result<Guest, Error> {
         }
         Wanted::Kernel(kernel) => crate::kernel::load::<X86>(plan, index, kernel),
         // All that it is at its monitor's first instruction is known on the target alone.
-        Wanted::Running => Ok(Guest {
-            pieces: Vec::new(),
-            entry: Entry { pc: 0, sp: 0, tables: 0 },
-            argument: 0,
-            segments: Vec::new(),
-            fixed: Vec::new(),
-            default_rights: Rights::RWX,
-            args: String::new(),
-            trace: None,
-        }),
+        Wanted::Running => match sandbox.again.as_deref() {
+            Some(Wanted::Linux { kernel, initrd, cmdline }) => {
+                let initrd = initrd.as_deref().map(read).transpose()?.unwrap_or_default();
+                again(sandbox, &read(kernel)?, initrd, cmdline)
+            }
+            _ => Ok(Guest {
+                pieces: Vec::new(),
+                entry: Entry { pc: 0, sp: 0, tables: 0 },
+                argument: 0,
+                segments: Vec::new(),
+                fixed: Vec::new(),
+                default_rights: Rights::RWX,
+                args: String::new(),
+                trace: None,
+            }),
+        },
     }
 }
 
@@ -116,26 +123,13 @@ fn linux(
         )));
     }
 
-    let mut zero_page = vec![0u8; PAGE as usize];
+    let mut zero_page = zero_page(&image, &initrd, initrd_at, CMDLINE_GPA);
     let mut put = |at: usize, bytes: &[u8]| zero_page[at..at + bytes.len()].copy_from_slice(bytes);
-    for (at, bytes) in &image.header {
-        put(*at, bytes);
-    }
-    put(setup::TYPE_OF_LOADER, &[0xFF]);
-    put(
-        setup::RAMDISK_IMAGE,
-        &(if initrd.is_empty() { 0 } else { initrd_at as u32 }).to_le_bytes(),
-    );
-    put(setup::RAMDISK_SIZE, &(initrd.len() as u32).to_le_bytes());
-    put(setup::CMD_LINE_PTR, &(CMDLINE_GPA as u32).to_le_bytes());
-    const ACPI_RSDP_ADDR: usize = 0x70;
-    put(ACPI_RSDP_ADDR, &ACPI_GPA.to_le_bytes());
+    put(zero::ACPI_RSDP, &ACPI_GPA.to_le_bytes());
     let map = e820(sandbox, low, !ends.is_empty());
-    const E820_ENTRIES: usize = 0x1E8;
-    const E820_TABLE: usize = 0x2D0;
-    put(E820_ENTRIES, &[map.len() as u8]);
+    put(zero::E820_ENTRIES, &[map.len() as u8]);
     for (i, (start, len, kind)) in map.iter().enumerate() {
-        let at = E820_TABLE + i * 20;
+        let at = zero::E820_TABLE + i * zero::E820_ENTRY;
         put(at, &start.to_le_bytes());
         put(at + 8, &len.to_le_bytes());
         put(at + 16, &kind.to_le_bytes());
@@ -157,6 +151,57 @@ fn linux(
         argument: ZERO_PAGE_GPA,
         segments: Vec::new(),
         // A Linux patches its own text.
+        fixed: Vec::new(),
+        default_rights: Rights::RWX,
+        args: String::new(),
+        trace: None,
+    })
+}
+
+/// Returns a zero page without the memory map and ACPI's tables.
+fn zero_page(image: &Image, initrd: &[u8], initrd_at: u64, cmdline: u64) -> Vec<u8> {
+    let mut page = vec![0u8; PAGE as usize];
+    let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
+    for (at, bytes) in &image.header {
+        put(*at, bytes);
+    }
+    put(setup::TYPE_OF_LOADER, &[0xFF]);
+    let at = if initrd.is_empty() { 0 } else { initrd_at as u32 };
+    put(setup::RAMDISK_IMAGE, &at.to_le_bytes());
+    put(setup::RAMDISK_SIZE, &(initrd.len() as u32).to_le_bytes());
+    put(setup::CMD_LINE_PTR, &(cmdline as u32).to_le_bytes());
+    page
+}
+
+/// A Linux that begins in the place of one that ran first. It has the machine's memory, the map of which the late boot
+/// code fills in, and ACPI's tables, of which that code makes a copy. So everything lies at a fixed address, wherever
+/// the block is.
+fn again(sandbox: &Sandbox, kernel: &[u8], initrd: Vec<u8>, cmdline: &str) -> Result<Guest, Error> {
+    // KASLR needs no place of its own here: the kernel leaves all of this alone.
+    const INITRD_ALIGN: u64 = 2 << 20;
+    let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
+    let image = Image::read(kernel).map_err(wrong)?;
+    let ends = image.pieces.iter().map(|piece| piece.gpa + piece.bytes.len() as u64);
+    let initrd_at = ends.fold(image.end, u64::max).next_multiple_of(INITRD_ALIGN);
+    let zero_page = zero_page(&image, &initrd, initrd_at, restart::CMDLINE_GPA);
+    let cmdline = [cmdline.as_bytes(), &[0]].concat();
+    if cmdline.len() as u64 > restart::ACPI_GPA - restart::CMDLINE_GPA {
+        return Err(wrong(format!("its command line of {} bytes is too long", cmdline.len())));
+    }
+    let mut pieces = long_mode_start();
+    pieces.push(Piece { gpa: restart::ZERO_PAGE_GPA, bytes: zero_page });
+    pieces.push(Piece { gpa: restart::CMDLINE_GPA, bytes: cmdline });
+    let acpi = vec![0; (restart::ACPI_END - restart::ACPI_GPA) as usize];
+    pieces.push(Piece { gpa: restart::ACPI_GPA, bytes: acpi });
+    pieces.extend(image.pieces);
+    if !initrd.is_empty() {
+        pieces.push(Piece { gpa: initrd_at, bytes: initrd });
+    }
+    Ok(Guest {
+        pieces,
+        entry: entry(image.entry, TABLES_END),
+        argument: restart::ZERO_PAGE_GPA,
+        segments: Vec::new(),
         fixed: Vec::new(),
         default_rights: Rights::RWX,
         args: String::new(),
@@ -192,4 +237,44 @@ fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
     let high = sandbox.ram.iter().filter(|r| r.gpa >= GUEST_HIGH);
     map.extend(high.map(|r| (r.gpa, r.len, 1)));
     map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::linux::tests::bz_image;
+    use super::*;
+    use bulkhead_layout::x86::TRAMPOLINE_PA;
+
+    #[test]
+    fn a_linux_that_begins_anew_has_all_at_fixed_places_that_do_not_overlap() {
+        let guest =
+            again(&Sandbox::default(), &bz_image(4), vec![7; 0x1000], "quiet panic=1").unwrap();
+        let mut all: Vec<_> = { guest.pieces.iter() }
+            .map(|piece| (piece.gpa, piece.gpa + piece.bytes.len() as u64))
+            .collect();
+        all.push((TRAMPOLINE_PA, TRAMPOLINE_PA + PAGE));
+        all.sort_unstable();
+        assert!(all.is_sorted_by(|a, b| a.1 <= b.0), "{all:x?}");
+        let piece = |gpa| &guest.pieces.iter().find(|piece| piece.gpa == gpa).unwrap().bytes;
+        assert_eq!(piece(restart::CMDLINE_GPA), b"quiet panic=1\0");
+        // No map and no tables yet; the kernel's own header.
+        let zero_page = piece(guest.argument);
+        assert_eq!(zero_page.len(), PAGE as usize);
+        assert_eq!(
+            (zero_page[zero::E820_ENTRIES], &zero_page[setup::MAGIC..][..4]),
+            (0, &b"HdrS"[..])
+        );
+        assert_eq!(zero_page[zero::ACPI_RSDP..][..8], [0; 8]);
+        let int = |at: usize| u32::from_le_bytes(zero_page[at..at + 4].try_into().unwrap());
+        assert_eq!(piece(int(setup::RAMDISK_IMAGE).into()).len() as u32, int(setup::RAMDISK_SIZE));
+        assert!(piece(restart::ACPI_GPA).iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_command_line_that_is_too_long_is_refused() {
+        let long = "x".repeat((restart::ACPI_GPA - restart::CMDLINE_GPA) as usize);
+        let why = again(&Sandbox::default(), &bz_image(4), Vec::new(), &long).unwrap_err();
+        assert!(why.to_string().contains("too long"));
+        assert!(again(&Sandbox::default(), &bz_image(4), Vec::new(), &long[1..]).is_ok());
+    }
 }

@@ -111,7 +111,7 @@ fn append(pieces: &mut Vec<Piece>, gpa: u64, bytes: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// A bzImage with so many sectors of setup in its header, and 8 sectors in all.
-    fn bz_image(sectors: u8) -> Vec<u8> {
+    pub fn bz_image(sectors: u8) -> Vec<u8> {
         let mut bytes = vec![0; 8 * 512];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
         put(setup::SECTS, &[sectors]);

@@ -65,6 +65,10 @@ const WITHHELD: &[(u32, u32, u64)] = &[
     (0xCF9, 0xCF9, ONES), // reset control
 ];
 
+/// A kernel that boots writes a byte there, and sees so if PCI is configured by ports. Without an IOMMU of the
+/// monitors' the port is the Linux' own, and it does not begin anew.
+const PROBED: (u32, u32, u64) = (0xCFB, 0xCFB, ONES);
+
 /// Port of a delay, among those of a DMA controller.
 const DELAY: u32 = 0x80;
 
@@ -113,6 +117,9 @@ pub fn absent(plan: &Plan, runs: bool) -> Vec<Quiet> {
     let mut all = if runs { WITHHELD } else { ABSENT }.to_vec();
     if runs {
         all.extend(withheld(plan).into_iter().map(|(first, last)| (first, last, ONES)));
+        if (0..plan.sandboxes.len()).any(|index| plan.begins_anew(index)) {
+            all.push(PROBED);
+        }
         all.sort_unstable();
     }
     for (first, last, value) in all {
@@ -148,5 +155,16 @@ mod tests {
         }
         plan.block = None;
         assert!(!given(&plan, 0xC000));
+    }
+
+    #[test]
+    fn a_kernel_that_boots_anew_may_look_how_pci_is_configured() {
+        let linux = |again| Sandbox { guest: Guest::Running, again, ..Sandbox::default() };
+        let quiet = |again| {
+            let plan = Plan { sandboxes: vec![linux(again)], ..Plan::default() };
+            Quiet::find(&absent(&plan, true), 0xCFB)
+        };
+        assert_eq!(quiet(None), None);
+        assert_eq!(quiet(Some(Box::default())), Some(ONES));
     }
 }

@@ -185,6 +185,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
     }
     let guest = guest(cx, item, &item.guest);
     plan::Sandbox {
+        again: None,
         name: item.name.clone(),
         place: cx.at(item, &[]).place(),
         alternatives: super::alternative::alternatives(cx, item, &guest),

@@ -45,6 +45,18 @@ pub fn under_linux_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     found.push(Diagnostic::new("under-linux-memory", at, message).help(help));
 }
 
+/// A Linux begins anew only where its devices can be stopped.
+pub fn under_linux_restart(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some(under) = &cx.under_linux else { return };
+    if !under.restart || under.dma != Dma::Unconfined {
+        return;
+    }
+    let message = "a Linux begins anew, and nothing stops its devices before it";
+    let at = cx.document.at(&[k("under_linux"), k("restart")]);
+    let help = "leave `restart` out, or `dma = \"unconfined\"`";
+    found.push(Diagnostic::new("under-linux-restart", at, message).help(help));
+}
+
 /// A sandbox that is ended when a Linux takes the machine back has such a Linux, and is another one.
 pub fn under_linux_release(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for sandbox in cx.sandboxes.iter().filter(|sandbox| sandbox.release == Release::Ask) {
@@ -71,6 +83,7 @@ pub fn under_linux(cx: &Context<'_, '_>) -> Option<UnderLinux> {
         sandbox: cx.sandbox_index(&under.sandbox)?,
         memory: size::parse(&under.memory).ok()?,
         unconfined: under.dma == Dma::Unconfined,
+        restart: under.restart,
         place: cx.document.at(&[k("under_linux")]).place(),
     })
 }
