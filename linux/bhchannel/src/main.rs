@@ -69,16 +69,20 @@ fn main() -> ExitCode {
 
 fn list() -> io::Result<()> {
     for end in all()? {
-        let channel = end.open()?;
         let carries = end.kind.map_or("pages".into(), |kind| format!("{kind:?}").to_lowercase());
+        let (name, address, bytes) = (&end.name, end.address(), end.section);
+        let channel = match (end.open(), end.driver()) {
+            (Ok(channel), _) => channel,
+            // It keeps the function to itself.
+            (Err(_), Some(driver)) => {
+                println!("{name} {address} {carries} {bytes} bytes, of driver {driver}");
+                continue;
+            }
+            (Err(why), None) => return Err(why),
+        };
         let side = if channel.id() == 0 { "sends" } else { "receives" };
-        println!(
-            "{} {} {carries} {side} {} bytes, states {}",
-            end.name,
-            end.address(),
-            end.section,
-            states(&channel)
-        );
+        let states = states(&channel);
+        println!("{name} {address} {carries} {side} {bytes} bytes, states {states}");
     }
     links::list()
 }

@@ -15,7 +15,7 @@ for image in 1 2; do
     tries=0
     while [ -z "$card" ] && [ $tries -lt 300 ]; do
         usleep 100000
-        card=$(ls -d /sys/bus/virtio/devices/*/net/* 2>/dev/null | sed 's,.*/,,' | head -1)
+        card=$(ls -d /sys/bus/pci/devices/0000:00:10.*/virtio*/net/* 2>/dev/null | sed 's,.*/,,' | head -1)
         tries=$((tries + 1))
     done
     [ -n "$card" ] || end "no card"
@@ -33,5 +33,5 @@ for image in 1 2; do
     card=
 done
 [ -z "$(functions)" ] || end "there are channels: $(functions)"
-dmesg -r | grep -E '^<[0-4]>' | grep -v "bulkhead: \|hrtimer: \|out-of-tree\|signature" | sed 's/^/under: log /'
+dmesg -r | grep -E '^<[0-3]>' | grep -v "bulkhead: " | sed 's,^,under: log ,'
 echo "under: done"
