@@ -295,8 +295,12 @@ fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
     machine.cores = linux.cores;
     machine.kernel = Some(artifacts().join(format!("linux-{}", linux.kernel)));
     machine.initrd = Some(initramfs(bench, linux)?.display().to_string());
-    // Cloud kernels have no driver for the card.
-    let net = if linux.kernel.ends_with("cloud") { "" } else { "bulkhead.net=e1000e" };
+    // Cloud kernels have no driver for the card, and QEMU's IOMMU takes it for another function.
+    let net = if linux.kernel.ends_with("cloud") || linux.machine == Kind::Uses {
+        ""
+    } else {
+        "bulkhead.net=e1000e"
+    };
     let iommu = if linux.machine == Kind::Uses { "" } else { "amd_iommu=off" };
     // On a busy host too few ticks of the timer come while a kernel counts them, and it panics.
     machine.append = format!(
