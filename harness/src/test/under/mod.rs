@@ -613,7 +613,18 @@ fn states(bench: &Bench) -> Result<String, String> {
         let limit = Duration::from_secs(45);
         let linux =
             Linux { kernel: "6.12", cores: 2, script, arguments, machine, disks: &[""; 4], limit };
-        complaints(&run(bench, &linux)?)?;
+        let mut running = start(bench, &linux)?;
+        let text = running.wait("the script's end", limit, |running| {
+            let text = running.serial(0).text();
+            ["under: done", "bulkhead-init: exit code"]
+                .iter()
+                .any(|e| text.contains(e))
+                .then_some(text)
+        });
+        let text = text.map_err(|e| e.to_string())?;
+        if !text.contains(DONE) {
+            return Err(first_the_reason(&text));
+        }
     }
     Ok("3 states".into())
 }
