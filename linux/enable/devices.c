@@ -221,6 +221,11 @@ static int in_use(struct device *child, void *function)
 	return device_for_each_child(child, function, in_use);
 }
 
+int bh_in_use(struct pci_dev *dev)
+{
+	return device_for_each_child(&dev->dev, (void *)pci_name(dev), in_use);
+}
+
 static int can_go(u16 id)
 {
 	struct pci_dev *dev = function_of(id);
@@ -231,7 +236,7 @@ static int can_go(u16 id)
 		       PCI_BUS_NUM(id), PCI_SLOT(id), PCI_FUNC(id));
 		return -ENODEV;
 	}
-	err = device_for_each_child(&dev->dev, (void *)pci_name(dev), in_use);
+	err = bh_in_use(dev);
 	/* Its driver would wait for whoever has it open. */
 	if (dev->driver && !strcmp(dev->driver->name, "vfio-pci")) {
 		pr_err("bulkhead: %s: vfio-pci has it: unbind that first\n", pci_name(dev));

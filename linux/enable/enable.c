@@ -147,10 +147,6 @@ static bool below(void)
 /* What can be known before anything is taken. */
 static int known(const struct bh_file *file, u64 len)
 {
-	if (below()) {
-		pr_err("bulkhead: this Linux is a sandbox already, that began anew: reboot the machine\n");
-		return -EPERM;
-	}
 	if (file->magic != BH_FILE_MAGIC) {
 		pr_err("bulkhead: no image that starts under a Linux: bulkhead build --under-linux makes one\n");
 		return -ENOEXEC;
@@ -170,6 +166,10 @@ static int known(const struct bh_file *file, u64 len)
 	if (!boot_cpu_has(X86_FEATURE_SVM)) {
 		pr_err("bulkhead: the processor has no SVM (AMD virtualization), or the firmware has switched it off\n");
 		return -ENODEV;
+	}
+	if (below()) {
+		pr_err("bulkhead: this Linux is a sandbox already, that began anew: reboot the machine\n");
+		return -EPERM;
 	}
 	if (bh_apic())
 		return -ENODEV;
@@ -581,7 +581,10 @@ static int disable(void)
 
 	if (!machine.on)
 		return -ENOENT;
-	/* A driver says goodbye to the other end, by its monitor. */
+	err = bh_ends_can_go();
+	if (err)
+		return err;
+	/* While a monitor still answers for them. */
 	bh_unplug();
 	atomic_set(&answer, UNASKED);
 	err = stop_machine(leave, machine.late, cpu_online_mask);

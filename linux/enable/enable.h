@@ -7,6 +7,8 @@
 
 #include "layout.h"
 
+struct pci_dev;
+
 /* memory.c: takes memory from this Linux, and gives it back. */
 int bh_take(u64 len, u64 *at);
 int bh_give(u64 at, u64 len);
@@ -27,11 +29,13 @@ int bh_functions(struct bh_late *late);
 int bh_map_functions(pgd_t *tables);
 void bh_unmap_functions(pgd_t *tables);
 int bh_find_taken(const struct bh_config_op *ops, u32 count);
+int bh_in_use(struct pci_dev *dev);
 int bh_take_functions(void);
 int bh_found_again(void);
 void bh_give_functions(void);
 
-/* ends.c: has the functions of channels come and go, and their driver. */
+/* ends.c: has the functions of channels come and go, and their driver. Tells if nobody uses one of them. */
+int bh_ends_can_go(void);
 void bh_plug(void);
 void bh_unplug(void);
 int bh_ends_begin(void);

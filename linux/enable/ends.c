@@ -25,10 +25,35 @@ static void plug(struct pci_bus *bus, u32 devfn)
 	dev = pci_scan_single_device(bus, devfn);
 	if (!dev)
 		return;
-	for (i = 0; i < PCI_STD_NUM_BARS; i++)
-		if (pci_resource_len(dev, i) && pci_claim_resource(dev, i))
-			pci_err(dev, "bulkhead: BAR %d is somebody else's: another machine description\n", i);
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		if (pci_resource_len(dev, i) && pci_claim_resource(dev, i)) {
+			pci_err(dev, "bulkhead: BAR %d is somebody else's: this channel is not there\n", i);
+			pci_stop_and_remove_bus_device(dev);
+			return;
+		}
+	}
 	pci_bus_add_device(dev);
+}
+
+static bool is_end(const struct pci_dev *dev)
+{
+	return dev->vendor == VENDOR && dev->device == DEVICE && dev->subsystem_device == BH_ENDS_SUBSYSTEM;
+}
+
+/* A disk that is mounted would lose what it has not written yet. */
+int bh_ends_can_go(void)
+{
+	struct pci_dev *dev = NULL;
+	int err;
+
+	while ((dev = pci_get_device(VENDOR, DEVICE, dev))) {
+		err = is_end(dev) ? bh_in_use(dev) : 0;
+		if (err) {
+			pci_dev_put(dev);
+			return err;
+		}
+	}
+	return 0;
 }
 
 /* They are on bus 0, where the machine has nothing. */
@@ -60,7 +85,7 @@ void bh_unplug(void)
 	pci_lock_rescan_remove();
 	for (devfn = 0; devfn < 256; devfn++) {
 		dev = pci_get_slot(bus, devfn);
-		if (dev && dev->vendor == VENDOR && dev->device == DEVICE)
+		if (dev && is_end(dev))
 			pci_stop_and_remove_bus_device(dev);
 		pci_dev_put(dev);
 	}

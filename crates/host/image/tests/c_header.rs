@@ -5,7 +5,7 @@
 use bulkhead_image::late::{Head, MAGIC, VERSION};
 use bulkhead_layout::hypercall::{BUSY, NULL, OK, RELEASE};
 use bulkhead_layout::image::{self, ConfigOp, HEADER_WORD, Header, Range, Sandbox};
-use bulkhead_layout::ivshmem::{IDS, PROTOCOL};
+use bulkhead_layout::ivshmem::{IDS, PROTOCOL, PROVIDER};
 use bulkhead_layout::x86::late::{CODE_WORD, CONFINE, ENTER, Late, PREPARE, RESTORE};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES};
 use std::any::type_name;
@@ -88,6 +88,7 @@ fn header() -> String {
         ("SANDBOXES", MAX_SANDBOXES as u64),
         ("CORES", MAX_CORES as u64),
         ("ENDS", IDS.into()),
+        ("ENDS_SUBSYSTEM", u64::from(PROVIDER >> 16)),
         // A class that no specification has.
         ("ENDS_CLASS", u64::from(0xFF << 16 | PROTOCOL)),
         ("RELEASE", RELEASE),

@@ -179,11 +179,28 @@ impl System {
                 .into();
             return refused(place, message, "`dma = \"unconfined\"` accepts that");
         }
+        if let Some(taken) = self.taken() {
+            let message = format!(
+                "the machine has something at {:#x}, where each guest is shown its channels",
+                taken.start
+            );
+            return refused(place, message, "take a machine without RAM or registers there");
+        }
         if under.memory == 0 || under.memory % BLOCK != 0 || under.memory > BLOCK_MOST {
             let message = format!("{} bytes cannot be taken from a Linux", under.memory);
             return refused(place, message, "take a multiple of 128 MiB up to 896 MiB");
         }
         Ok(())
+    }
+
+    /// Finds RAM or registers of the machine's where guests have their information pages, reports and channels.
+    fn taken(&self) -> Option<Span> {
+        let guest = &self.facts().guest;
+        let shown = Span { start: guest.info, len: guest.links.end() - guest.info };
+        let bars = self.machine.functions.iter().flat_map(|function| &function.bars);
+        let bars = bars.filter(|bar| bar.kind != BarKind::Io).map(|bar| bar.span);
+        let mut all = self.machine.banks.iter().copied().chain(bars);
+        all.find(|span| span.overlaps(shown))
     }
 
     /// Parts of the whole system.
@@ -283,10 +300,9 @@ impl System {
         }
         let again = under.restart.then(|| {
             let mut guest = own.guest.clone();
-            // The firmware's tables name the IOMMU, which is not that Linux'.
+            // The firmware's tables name the IOMMU, which is not that Linux'. Words behind `--` are not the kernel's.
             if let Guest::Linux { cmdline, .. } = &mut guest {
-                cmdline.push_str(if cmdline.is_empty() { "" } else { " " });
-                cmdline.push_str(LEAVES_IOMMU);
+                *cmdline = format!("{LEAVES_IOMMU} {cmdline}").trim_end().to_owned();
             }
             Box::new(guest)
         });
@@ -625,6 +641,10 @@ mod tests {
         assert_eq!(own, [(0x18, true, false), (0x28, false, false)]);
         let machine = &turned.machine;
         assert!(machine.iommu.is_some() && machine.pci.is_some() && machine.hpet.is_some());
+        let mut crowded = all.clone();
+        crowded.machine.banks = vec![Span { start: 0, len: 0xE000_0000 }];
+        let why = crowded.under_linux(BASE, usize::MAX).unwrap_err();
+        assert!(why.message.contains("shown its channels") && why.place.line == 5, "{why}");
         let without: &[fn(&mut Machine)] = &[
             |m| m.iommu = None,
             |m| m.iommu.as_mut().unwrap().remaps_interrupts = false,
@@ -658,7 +678,7 @@ mod tests {
         // The IOMMU is the monitors', whatever the manifest's author wrote.
         assert_eq!(again(&all), Some(Box::new(linux("amd_iommu=off"))));
         all.sandboxes[1].sandbox.guest = linux("quiet");
-        assert_eq!(again(&all), Some(Box::new(linux("quiet amd_iommu=off"))));
+        assert_eq!(again(&all), Some(Box::new(linux("amd_iommu=off quiet"))));
         // Whoever may begin it, does.
         all.sandboxes[0].sandbox.control[1] = vec![right(1)];
         all.sandboxes[0].sandbox.control[2] = vec![right(1)];

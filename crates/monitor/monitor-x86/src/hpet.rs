@@ -11,7 +11,9 @@ use bulkhead_monitor_abi_x86::hpet::decide;
 #[inline(always)]
 pub fn answers<M: X86>(m: &M, address: u64) -> bool {
     // A constant: no other monitor has a guest with such pages.
-    M::has(need::RUNNING) && (is_timer(m, address) || is_withheld(m, address))
+    M::has(need::RUNNING)
+        && M::has(need::DEVICES)
+        && (is_timer(m, address) || is_withheld(m, address))
 }
 
 fn is_timer<M: X86>(m: &M, address: u64) -> bool {

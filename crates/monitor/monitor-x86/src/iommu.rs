@@ -5,8 +5,8 @@ use crate::X86;
 use bulkhead_monitor_abi::map::COMMANDS_VA;
 use bulkhead_monitor_abi::need;
 
-/// Milliseconds until a unit has carried out what it was told.
-pub const PATIENCE: u32 = 100;
+/// Milliseconds until a unit has carried out what it was told: it takes microseconds.
+pub const PATIENCE: u32 = 1;
 /// Bytes of the ring.
 const RING: u64 = 512 * 16;
 

@@ -251,7 +251,7 @@ pub fn alone<M: Monitor, T>(m: &M, work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Turns with a lock: a millisecond of patience in all, ten microseconds for a core that is late for its own turn.
-/// Holders need a microsecond.
+/// Holders need a microsecond, and one that empties a remapping table a millisecond at most.
 #[must_use]
 pub fn pace<M: Vcpu>() -> Pace {
     Pace { patience: 1000 * M::MICROSECOND, turn: 10 * M::MICROSECOND }

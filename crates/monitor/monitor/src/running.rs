@@ -18,10 +18,11 @@ pub fn runs<M: Monitor>(m: &M) -> bool {
     M::has(need::RUNNING) && m.config().begin == State::Running as u32
 }
 
-/// Tells if the image keeps a guest that begins anew in that Linux' place: then it has an argument.
+/// Tells if the image keeps a guest that begins anew in that Linux' place: then it has an argument. A monitor without
+/// code for devices would not stop them.
 #[inline(always)]
 pub fn begins_anew<M: Monitor>(m: &M) -> bool {
-    M::has(need::RUNNING) && m.config().start.argument != 0
+    M::has(need::RUNNING) && M::has(need::DEVICES) && m.config().start.argument != 0
 }
 
 /// Takes this core over: its control block has the guest's state.

@@ -28,6 +28,9 @@ for image in 1 2; do
     bulkheadctl exits source >/dev/null || end "no report"
     bulkheadctl stop source >/tmp/said 2>&1
     bulkheadctl stop peer >/tmp/said 2>&1 || end "the peer does not stop"
+    bulkheadctl machine disable >/tmp/said 2>&1 && end "disabled with a card that is up"
+    dmesg | grep -q "its interface $card is up" || end "nobody says that $card is up"
+    ip link set "$card" down
     bulkheadctl machine disable >/tmp/said 2>&1 || end "not disabled"
     [ ! -e /sys/class/net/"$card" ] || end "the card is still here"
     card=
