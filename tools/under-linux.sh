@@ -11,7 +11,7 @@ mkdir -p "$DIR"
 BUILD=${CARGO_TARGET_DIR:-target}/release
 "$BUILD/bulkhead" build systems/under-linux.toml --under-linux --cores 3 -o "$DIR/system.img"
 entries=(file:/etc/bulkhead/system.img="$DIR/system.img" file:/bin/under-linux=linux/enable/show.sh)
-for module in "$ARTIFACTS/modules-6.12"/lib/modules/*/bulkhead.ko "$ARTIFACTS"/modules/*.ko; do
+for module in "$ARTIFACTS/modules-6.12"/lib/modules/*/{bulkhead,uio}.ko "$ARTIFACTS"/modules/*.ko; do
     entries+=("file:/etc/bulkhead/$(basename "$module")=$module")
 done
 entries+=("file:/etc/bulkhead/guest-kernel=$ARTIFACTS/linux-6.12-cloud" "file:/etc/bulkhead/guest-initrd=$ARTIFACTS/bench.cpio")

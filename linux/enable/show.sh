@@ -9,6 +9,7 @@ say "This Debian was here first"
 sed -n 's/PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release
 has
 say "Its module, then the image"
+insmod $here/uio.ko 2>/dev/null
 insmod $here/bulkhead.ko || failed "no module"
 bulkheadctl machine enable $here/system.img || failed "not enabled"
 has

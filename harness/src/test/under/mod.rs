@@ -602,7 +602,7 @@ fn each_device(bench: &Bench) -> Result<String, String> {
 /// A Linux is refused in the state in which it has been booted: with the IOMMU in its hands, in both ways, and locked
 /// down.
 fn states(bench: &Bench) -> Result<String, String> {
-    const MEND: &str = "this_Linux_uses_it:_boot_it_with_amd_iommu=off";
+    const MEND: &str = "the_IOMMU_cannot_be_used:_this_Linux_uses_it";
     let all = [
         (Kind::Uses, format!("{MEND} iommu.passthrough=0")),
         (Kind::Uses, format!("{MEND} iommu=pt")),
