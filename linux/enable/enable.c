@@ -61,6 +61,8 @@ static struct {
 	u32 others[NR_CPUS];
 	u32 count;
 	bool on;
+	/* Its monitor answers for the configuration space: the image has steps for functions then. */
+	bool mediated;
 	/* Nanoseconds: of the longest call with interrupts off, of the entry of all cores, of all. */
 	u64 longest, entry, whole;
 } machine;
@@ -425,6 +427,7 @@ static int divide(struct bh_late *late, struct cpumask *given)
 	ops = (void *)(sandboxes + header->sandboxes);
 	if (header->config_ops > (machine.va + machine.len - (void *)ops) / sizeof(*ops))
 		goto damaged;
+	machine.mediated = header->config_ops;
 	err = bh_find_taken(ops, header->config_ops);
 	if (err)
 		return err;
@@ -560,7 +563,8 @@ static int enable(const struct bh_image *image)
 	machine.late = late;
 	pr_info("bulkhead: %llu MiB at %#llx and %u cores are other sandboxes' now; %llu us in all, %llu of them with all cores stopped\n",
 		machine.len >> 20, machine.at, machine.count, machine.whole / 1000, machine.entry / 1000);
-	bh_plug();
+	if (machine.mediated)
+		bh_plug();
 	return 0;
 failed:
 	if (others)
@@ -584,8 +588,9 @@ static int disable(void)
 	err = bh_ends_can_go();
 	if (err)
 		return err;
-	/* While a monitor still answers for them. */
-	bh_unplug();
+	/* While its monitor still answers for them. */
+	if (machine.mediated)
+		bh_unplug();
 	atomic_set(&answer, UNASKED);
 	err = stop_machine(leave, machine.late, cpu_online_mask);
 	if (!err && atomic_read(&answer) != GRANTED) {
@@ -594,10 +599,10 @@ static int disable(void)
 	}
 	if (!err && fails(10))
 		err = -EIO;
-	if (err) {
+	if (err && machine.mediated)
 		bh_plug();
+	if (err)
 		return err;
-	}
 	cpu_hotplug_enable();
 	reset_others();
 	machine.on = false;
