@@ -149,6 +149,10 @@ static bool below(void)
 /* What can be known before anything is taken. */
 static int known(const struct bh_file *file, u64 len)
 {
+	if (boot_cpu_has(X86_FEATURE_SVM) && below()) {
+		pr_err("bulkhead: this Linux is a sandbox already, that began anew: reboot the machine\n");
+		return -EPERM;
+	}
 	if (file->magic != BH_FILE_MAGIC) {
 		pr_err("bulkhead: no image that starts under a Linux: bulkhead build --under-linux makes one\n");
 		return -ENOEXEC;
@@ -168,10 +172,6 @@ static int known(const struct bh_file *file, u64 len)
 	if (!boot_cpu_has(X86_FEATURE_SVM)) {
 		pr_err("bulkhead: the processor has no SVM (AMD virtualization), or the firmware has switched it off\n");
 		return -ENODEV;
-	}
-	if (below()) {
-		pr_err("bulkhead: this Linux is a sandbox already, that began anew: reboot the machine\n");
-		return -EPERM;
 	}
 	if (bh_apic())
 		return -ENODEV;
