@@ -149,7 +149,7 @@ static bool below(void)
 /* What can be known before anything is taken. */
 static int known(const struct bh_file *file, u64 len)
 {
-	if (boot_cpu_has(X86_FEATURE_SVM) && below()) {
+	if (boot_cpu_data.x86_vendor == X86_VENDOR_AMD && below()) {
 		pr_err("bulkhead: this Linux is a sandbox already, that began anew: reboot the machine\n");
 		return -EPERM;
 	}
