@@ -2,7 +2,9 @@
 
 use bulkhead_launch::Error;
 
-/// Why the boot stops; the numbers continue [`Error::code`].
+/// Why the boot stops; the numbers continue [`Error::code`]. Under a Linux that runs there are more reasons, which the
+/// code for power-on never makes.
+#[allow(dead_code)]
 pub enum Stop {
     /// 16: no multiboot loader, or no memory map from it.
     NoMemoryMap,
@@ -23,19 +25,14 @@ pub enum Stop {
     /// 25: a unit with registers at this address cannot be used.
     Unit(u64, &'static str),
     /// 26: a PCI function that the machine description has not.
-    #[allow(dead_code)]
     Foreign(u16),
     /// 27: a register of a PCI function, by its offset, that is not as it is described.
-    #[allow(dead_code)]
     Register(u16, u16),
     /// 28: a PCI function sends an interrupt to a core that is not its owner's.
-    #[allow(dead_code)]
     Message(u16),
     /// 29: an interrupt line leads to such a core.
-    #[allow(dead_code)]
     Line(u32),
     /// 30: a Linux that runs could not begin anew, for lack of this.
-    #[allow(dead_code)]
     Restart(&'static str),
     /// 24: a PCI port does not validate who sends the requests that it forwards.
     Source(u16),

@@ -679,7 +679,7 @@ mod tests {
         assert_eq!(again(&all), Some(Box::new(linux("amd_iommu=off"))));
         all.sandboxes[1].sandbox.guest = linux("quiet");
         assert_eq!(again(&all), Some(Box::new(linux("amd_iommu=off quiet"))));
-        // Whoever may begin it, does.
+        // Each one that may begin it, does.
         all.sandboxes[0].sandbox.control[1] = vec![right(1)];
         all.sandboxes[0].sandbox.control[2] = vec![right(1)];
         all.sandboxes[1].sandbox.actions[0] = Action::Restart;

@@ -54,8 +54,11 @@ enum Kind {
 }
 
 /// Images with systems of their own: their files, and what loads the system.
-const OTHERS: [(&str, Loads); 2] =
-    [(bays::IMAGE, bays::system), (channels::IMAGE, channels::system)];
+const OTHERS: [(&str, Loads); 3] = [
+    (bays::IMAGE, bays::system),
+    (channels::IMAGE, channels::system),
+    (restart::IMAGE, restart::system),
+];
 type Loads = fn(&Bench) -> Result<Checked, String>;
 
 /// A Linux that boots with a script.
@@ -240,13 +243,6 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
     }
     if linux.script.contains(bays::IMAGE) {
         bays::files(&mut archive)?;
-    }
-    if linux.script.contains(restart::IMAGE) {
-        let late = bulkhead_run::build_late(&restart::system(bench)?, &artifacts(), linux.cores);
-        archive.add(
-            &format!("/late/{}", restart::IMAGE),
-            Entry::File(0o644, late.map_err(|e| e.to_string())?.file()),
-        );
     }
     bytes.extend(archive.to_bytes());
     let path = bench.dir.join("initramfs.cpio");

@@ -62,16 +62,7 @@ pub fn load(plan: &Plan, index: usize, ends: &[End]) -> Result<Guest, Error> {
                 let initrd = initrd.as_deref().map(read).transpose()?.unwrap_or_default();
                 again(sandbox, &read(kernel)?, initrd, cmdline)
             }
-            _ => Ok(Guest {
-                pieces: Vec::new(),
-                entry: Entry { pc: 0, sp: 0, tables: 0 },
-                argument: 0,
-                segments: Vec::new(),
-                fixed: Vec::new(),
-                default_rights: Rights::RWX,
-                args: String::new(),
-                trace: None,
-            }),
+            _ => Ok(whole(Vec::new(), Entry { pc: 0, sp: 0, tables: 0 }, 0)),
         },
     }
 }
@@ -145,17 +136,21 @@ fn linux(
     if !initrd.is_empty() {
         pieces.push(Piece { gpa: initrd_at, bytes: initrd });
     }
-    Ok(Guest {
+    Ok(whole(pieces, entry(image.entry, TABLES_END), ZERO_PAGE_GPA))
+}
+
+/// A Linux: it patches its own text.
+fn whole(pieces: Vec<Piece>, entry: Entry, argument: u64) -> Guest {
+    Guest {
         pieces,
-        entry: entry(image.entry, TABLES_END),
-        argument: ZERO_PAGE_GPA,
+        entry,
+        argument,
         segments: Vec::new(),
-        // A Linux patches its own text.
         fixed: Vec::new(),
         default_rights: Rights::RWX,
         args: String::new(),
         trace: None,
-    })
+    }
 }
 
 /// Returns a zero page without the memory map and ACPI's tables.
@@ -197,16 +192,7 @@ fn again(sandbox: &Sandbox, kernel: &[u8], initrd: Vec<u8>, cmdline: &str) -> Re
     if !initrd.is_empty() {
         pieces.push(Piece { gpa: initrd_at, bytes: initrd });
     }
-    Ok(Guest {
-        pieces,
-        entry: entry(image.entry, TABLES_END),
-        argument: restart::ZERO_PAGE_GPA,
-        segments: Vec::new(),
-        fixed: Vec::new(),
-        default_rights: Rights::RWX,
-        args: String::new(),
-        trace: None,
-    })
+    Ok(whole(pieces, entry(image.entry, TABLES_END), restart::ZERO_PAGE_GPA))
 }
 
 /// Returns the code that a kernel comes to if it reboots through its firmware. On hardware-reduced ACPI without UEFI,
