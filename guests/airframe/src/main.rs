@@ -31,7 +31,8 @@ const PATIENCE: u64 = 2_000;
 struct Vehicle {
     world: World,
     substeps: u32,
-    sensors: [Option<Writer<'static, Sensed>>; MAX_COPIES],
+    /// To each copy and to the voter.
+    sensors: [Option<Writer<'static, Sensed>>; MAX_COPIES + 1],
     drive: Reader<'static, Drive>,
     newest: Newest<Drive>,
     /// Command that the motors have.

@@ -2,11 +2,11 @@
 //!
 //! A channel with a name that begins with `claim-` is a copy's, and the rest of the name is its sandbox's. The voter
 //! looks at all of them once in a release, at a fixed instant. It waits for no copy, and takes as long whatever they
-//! do.
+//! do. A release without the sensors' values, which copies cannot answer, blames none.
 #![cfg_attr(target_os = "none", no_std)]
 
 use bulkhead_flight::copies::{
-    Agreed, Drive, HELD, Made, PERIOD_NS, SAFE, State, VOTE_NS, VOTED, Value, hover,
+    Agreed, Drive, HELD, Made, PERIOD_NS, SAFE, Sensed, State, VOTE_NS, VOTED, Value, hover,
 };
 use bulkhead_sdk::hypercall::{self, CONTROL_RESTART, OK};
 use bulkhead_sdk::typed::{Pair, Reader, Writer};
@@ -83,6 +83,9 @@ struct Panel<A, const N: usize> {
     seats: [Option<Seat>; N],
     voter: Voter<Value, A, N>,
     motors: Writer<'static, Drive>,
+    /// The sensors' values, as the copies have them.
+    sensors: Reader<'static, Sensed>,
+    newest: Newest<Sensed>,
     /// There was a majority in this life.
     voted: bool,
     /// To each copy.
@@ -98,6 +101,7 @@ impl<A: Agreement<Value>, const N: usize> Panel<A, N> {
         let agreed = window::all(context).filter(|window| window.name == "agreed");
         let agreed = agreed.filter_map(|window| Writer::open(&window.pair()?).ok());
         let motors = window::channel(context, "motors")?.pair()?;
+        let sensors = window::channel(context, "sensors")?.pair()?;
         let (seats, agreed) = (first(claims), first(agreed));
         if seats.iter().any(Option::is_none) || agreed.iter().any(Option::is_none) {
             return None;
@@ -107,6 +111,8 @@ impl<A: Agreement<Value>, const N: usize> Panel<A, N> {
             seats,
             voter: Voter::new(agreement, safe, HOLD),
             motors: Writer::open(&motors).ok()?,
+            sensors: Reader::open(&sensors).ok()?,
+            newest: Newest::default(),
             voted: false,
             agreed,
         })
@@ -136,8 +142,10 @@ impl<A: Agreement<Value>, const N: usize> Panel<A, N> {
             self.publish(release, verdict.value.state);
         }
         let majority = verdict.output == Output::Voted;
+        let sensed = self.newest.look(|| self.sensors.read_newer());
+        let due = sensed.is_some_and(|sensed| sensed.release == release);
         for (seat, found) in self.seats.iter_mut().zip(verdict.findings) {
-            if let Some(seat) = seat {
+            if let (Some(seat), true) = (seat, due) {
                 seat.heal(release, found, majority, self.voted);
             }
         }

@@ -101,7 +101,7 @@ pub fn returns(console: &str) -> Vec<u64> {
     lines.filter_map(|(number, _)| number.parse().ok()).collect()
 }
 
-/// The console up to the vehicle's end. Behind it the copies have no sensors, so the voter has them all begin anew.
+/// The console up to the vehicle's end.
 struct Flight<'a> {
     console: &'a str,
     /// Number of the first release.

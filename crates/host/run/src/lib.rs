@@ -24,6 +24,9 @@ pub use promises::judge;
 pub use system::{Event, Options, Outcome, Spoil, run};
 pub use trace::{Readers, Traced, attached};
 
+/// Beginning of the reason of a run in which the emulator did not end by itself; the number of a signal follows.
+pub const CRASHED: &str = "the emulator was ended by signal";
+
 /// Why a run did not come to a report.
 #[derive(Debug)]
 pub enum Error {

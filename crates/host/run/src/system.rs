@@ -18,6 +18,7 @@ use bulkhead_plan::{Appended, Emulator, Guest};
 use bulkhead_qemu::bochs::Bochs;
 use bulkhead_qemu::{Counts, Cover, Kind, Plugin, Running, Time};
 use std::mem::offset_of;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -425,6 +426,10 @@ impl<'a> Watch<'a> {
             let ended = running.ended().map_err(Error::Machine)?;
             self.look(running, see)?;
             let elapsed = self.begun.elapsed();
+            if let (Some(signal), false) = (ended.and_then(|status| status.signal()), stop) {
+                let tail = running.tail();
+                return Err(Error::Other(format!("{} {signal}\n{tail}", crate::CRASHED)));
+            }
             if stop
                 || self.is_over()
                 || options.until_steady && self.is_steady()
