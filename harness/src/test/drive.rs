@@ -117,8 +117,8 @@ fn worked(seen: &Seen, lives: u64) -> Result<String, String> {
 }
 
 /// Two lives with the disk held back. The first ends when the disk has taken its requests and carried out few of them.
-/// The second one looks at those requests' memory for a second, before it makes requests of its own. The disk answers each
-/// 100 ms, and the life ends between two answers: one that met a function without bus mastering would stop an AHCI port.
+/// The second one looks at those requests' memory for a second, before it makes requests of its own. The disk answers
+/// every 100 ms, and the first life ends between two answers. An AHCI port may stop at an answer without bus mastering.
 const HELD_BACK: &str = "rounds=1 lives=2 linger=150 watch=1000";
 
 /// Tests that the disk's late answers to one life don't come to the next one.

@@ -53,7 +53,7 @@ struct Line {
 const MARK: &str = "@verdict ";
 /// Starts a job's last line: the processor time that it and its children took, in seconds.
 const SPENT: &str = "@spent ";
-/// Remark of a test whose first run ended with the emulator.
+/// Remark of a test that ran twice.
 const CRASHED_BEFORE: &str = "the emulator had crashed";
 /// Jobs named at the end of a run as the slowest.
 const SLOWEST: usize = 10;
