@@ -2,7 +2,7 @@
 
 use crate::layout::{config, slice};
 use crate::{Frame, Shell, apic};
-use bulkhead_cpu_x86::{cpuid, inb, outb, rdmsr};
+use bulkhead_cpu_x86::{cpuid, inb, inl, outb, outl, rdmsr};
 use bulkhead_decoder::State;
 use bulkhead_ioapic::{Lines, Remapping, Shadow};
 use bulkhead_monitor::{Devices, Layout, Monitor};
@@ -217,6 +217,16 @@ impl<S: Shell> X86 for Frame<S> {
         // SAFETY: a register in that page; only functions of the sandbox's own have registers that are written, and
         // their page is mapped writable.
         unsafe { asm!("mov [{}], eax", in(reg) at, in("eax") value, options(nostack)) };
+    }
+
+    fn load_address(&self) -> u32 {
+        // SAFETY: a port that nobody but this sandbox' Linux uses then. A read has no effect.
+        unsafe { inl(pci::ADDRESS_PORT as u16) }
+    }
+
+    fn store_address(&self, value: u32) {
+        // SAFETY: as for the read. The register says which function port 0xCFC means, and that port is this Linux' own.
+        unsafe { outl(pci::ADDRESS_PORT as u16, value) }
     }
 
     fn load_clock(&self, index: u8) -> u8 {

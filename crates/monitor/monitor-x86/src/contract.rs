@@ -78,6 +78,10 @@ pub trait X86: Monitor {
     fn load_config(&self, at: u64) -> u32;
     /// Writes it.
     fn store_config(&self, at: u64, value: u32);
+    /// Reads the machine's address register of PCI configuration mechanism #1: for a Linux that has that by itself.
+    fn load_address(&self) -> u32;
+    /// Writes it.
+    fn store_address(&self, value: u32);
     /// Reads the real-time clock.
     fn load_clock(&self, index: u8) -> u8;
     /// Writes it: in a monitor without that rule only.

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// Number of the latch of the address port.
 const LATCH: usize = 0;
 /// The address register of configuration mechanism #1 (PCI 3.0, 3.2.2.3.2).
-const ADDRESS_PORT: u32 = 0xCF8;
+pub const ADDRESS_PORT: u32 = 0xCF8;
 /// The first port of its data window.
 const DATA_PORT: u32 = 0xCFC;
 
@@ -97,6 +97,13 @@ fn configure<M: X86>(
 pub fn answers_port<M: X86>(m: &M, port: u32, size: u8) -> bool {
     let known = port == ADDRESS_PORT && size == 4 || port & !3 == DATA_PORT;
     known && m.x86().config_ports != 0 && !m.functions().is_empty()
+}
+
+/// Tells if an access of `size` bytes to a port is for the machine's address register. Only a Linux that runs already
+/// has that by itself.
+#[inline(always)]
+pub fn passes<M: X86>(m: &M, port: u32, size: u8) -> bool {
+    port == ADDRESS_PORT && size == 4 && m.x86().config_ports != 0 && m.functions().is_empty()
 }
 
 /// Makes a port access that [`answers_port`]. With a denial comes the address of the

@@ -25,8 +25,16 @@ appears() { # DISK
     [ -b "$1" ] || end "no $1"
 }
 
+# The first words of all functions' configuration spaces, which a kernel reads by ports.
+words() {
+    for function in "$here"/*; do
+        echo "${function##*/} $(dd if="$function/config" bs=64 count=1 2>/dev/null | hexdump -v -e '16/4 "%x " "\n"')"
+    done
+}
+
 # Each of the devices that are given away: Linux uses it.
 before() {
+    [ $n != 0 ] || words >/tmp/words
     for pair in $given; do
         disk=${pair#*=}
         appears "$disk"
@@ -38,6 +46,7 @@ before() {
 
 # It is gone, and its new owner has written to it by then.
 between() {
+    [ $n != 0 ] || [ -z "$(words | grep -vxFf /tmp/words)" ] || end "other configuration spaces: $(words) $(cat /tmp/words)"
     for pair in $given; do
         for again in 1 2; do
             [ ! -e "$here/${pair%=*}" ] && [ ! -b "${pair#*=}" ] || end "round $n: $pair is here yet"
