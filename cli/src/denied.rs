@@ -70,6 +70,7 @@ mod tests {
             guarantee: "ports",
             rule: text(),
             allow: text(),
+            at_us: None,
             times: 1,
             record: Denial::default(),
         }

@@ -4,13 +4,16 @@
 
 mod campaign_picture;
 mod cmd;
+mod compare;
 mod denied;
 mod interrupt;
 mod kernel;
 mod kernel_picture;
 mod output;
+mod page;
 mod pci;
 mod picture;
+mod saved;
 mod sched;
 mod svg;
 mod table;
@@ -36,6 +39,8 @@ enum Command {
     Pack(cmd::pack::Arguments),
     Run(cmd::run::Arguments),
     Exits(cmd::exits::Arguments),
+    Report(cmd::report::Arguments),
+    Compare(cmd::compare::Arguments),
     Explain(cmd::explain::Arguments),
     Sched(cmd::sched::Arguments),
     Trace(cmd::trace::Arguments),
@@ -52,6 +57,8 @@ fn main() -> ExitCode {
         Command::Pack(arguments) => cmd::pack::run(&arguments),
         Command::Run(arguments) => cmd::run::run(&arguments),
         Command::Exits(arguments) => cmd::exits::run(&arguments),
+        Command::Report(arguments) => cmd::report::run(&arguments),
+        Command::Compare(arguments) => cmd::compare::run(&arguments),
         Command::Explain(arguments) => cmd::explain::run(&arguments),
         Command::Sched(arguments) => cmd::sched::run(&arguments),
         Command::Trace(arguments) => cmd::trace::run(&arguments),

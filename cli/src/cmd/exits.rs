@@ -1,7 +1,6 @@
 //! `bulkhead exits`: exits by cause, from the report of a run.
 
-use crate::output;
-use bulkhead_manifest::limits;
+use crate::{output, saved};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,33 +8,18 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// A report that `bulkhead run --report` wrote.
-    #[arg(value_name = "REPORT", default_value = "target/run/report.json")]
+    #[arg(value_name = "REPORT", default_value = saved::USUAL)]
     report: PathBuf,
 }
 
-/// Bytes of a report at most. The demo's file has some 100,000.
-const MOST: u64 = 64 << 20;
-
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let path = arguments.report.display();
-    let text = match limits::bytes(&arguments.report, MOST) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) => {
-            return output::fail(&format!(
-                "{path}: {error}; `bulkhead run M --report {path}` makes it"
-            ));
-        }
-    };
-    let report: serde_json::Value = match serde_json::from_str(&text) {
+    let report = match saved::read(&arguments.report) {
         Ok(report) => report,
-        Err(error) => return output::fail(&format!("{path}: no report: {error}")),
+        Err(why) => return output::fail(&why),
     };
     let mut out = format!("{:<14}{:<12}{:>12}{:>12}\n", "sandbox", "cause", "boot", "steady");
-    let Some(sandboxes) = report["sandboxes"].as_array() else {
-        return output::fail(&format!("{path}: no report: it has no `sandboxes`"));
-    };
-    for sandbox in sandboxes {
+    for sandbox in report["sandboxes"].as_array().into_iter().flatten() {
         let name = sandbox["name"].as_str().unwrap_or("?");
         let exits = &sandbox["exits"];
         for cause in bulkhead_layout::report::CAUSE_NAMES {

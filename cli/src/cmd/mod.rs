@@ -3,11 +3,13 @@
 pub mod audit;
 pub mod build;
 pub mod check;
+pub mod compare;
 pub mod exits;
 pub mod explain;
 pub mod inject;
 pub mod pack;
 pub mod plan;
+pub mod report;
 pub mod run;
 pub mod sched;
 pub mod trace;

@@ -136,6 +136,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(outcome) => outcome,
         Err(error) => return output::fail(&error.to_string()),
     };
+    outcome.report.manifest = Some(arguments.manifest.manifest.display().to_string());
     // A person's commands in a live run break no promise; nobody types into Bochs.
     if timed || bochs {
         outcome.report.promises = judge(&outcome, timed);

@@ -37,6 +37,8 @@ pub struct Explained {
     pub rule: String,
     /// Line that would allow it, or why nothing does.
     pub allow: String,
+    /// Microseconds from the machine's boot until then; null where the boot is not known.
+    pub at_us: Option<u64>,
     /// How often it came; more than 1: [`fold`] has taken repeats together.
     pub times: u64,
     /// The record itself.
@@ -195,6 +197,7 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         guarantee: rule.guarantee.id,
         rule: rule.text(),
         allow,
+        at_us: None,
         times: 1,
         record: *denial,
     }

@@ -16,8 +16,8 @@ pub use explain::{Explained, explain, fold};
 pub use learn::Lessons;
 pub use ram::Read;
 pub use report::{
-    Boot, Deed, Exits, FAILOVER, Monitor, Promise, Refused, Report, Rung, Sandbox, TOOK, VERSION,
-    exits, refused, report, state,
+    Audit, AuditRule, Boot, Deed, Exits, FAILOVER, Monitor, Promise, Refused, Report, Rung,
+    Sandbox, TOOK, Telemetry, VERSION, exits, refused, report, state,
 };
 pub use rule::Rule;
 pub use snapshot::{Core, SandboxSnapshot, Snapshot, sandbox, snapshot, telemetry};

@@ -64,6 +64,8 @@ pub struct Sandbox {
     pub exit_code: Option<u32>,
     /// Launches after the first.
     pub restarts: u64,
+    /// Microseconds from the machine's boot until its last life began; null if it has none.
+    pub launched_us: Option<u64>,
     /// Its exits.
     pub exits: Exits,
     /// Doorbells by sender: all that may ring and all that did.
@@ -196,6 +198,46 @@ pub struct Boot {
     pub copying_us: u64,
 }
 
+/// A rule of the audit.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct AuditRule {
+    /// Id of the guarantee that it checks.
+    pub name: &'static str,
+    /// Its sentence.
+    pub sentence: &'static str,
+    /// Differences from it.
+    pub findings: usize,
+}
+
+/// The audit of the running machine.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Audit {
+    /// All rules.
+    pub rules: Vec<AuditRule>,
+    /// Each difference, with the manifest's line.
+    pub findings: Vec<String>,
+    /// Page tables that were read.
+    pub tables: usize,
+}
+
+/// A channel's telemetry at the end: words of its sender about itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Telemetry {
+    /// The channel.
+    pub channel: String,
+    /// Nominal period.
+    pub period_ns: u64,
+    /// Releases that it served.
+    pub releases: u64,
+    /// Releases that it served after their period.
+    pub missed: u64,
+    /// Most by which a release was served late.
+    pub latest_ns: u64,
+}
+
 /// A run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -218,6 +260,14 @@ pub struct Report {
     pub monitor: Monitor,
     /// The boot; absent if it did not come to a launch.
     pub boot: Option<Boot>,
+    /// The manifest's path, as the command was given it; null if there is no file.
+    pub manifest: Option<String>,
+    /// Microseconds from the machine's boot to the last look at it.
+    pub end_us: u64,
+    /// Telemetry of channels that hold some.
+    pub telemetry: Vec<Telemetry>,
+    /// The audit at the end; null if there was none.
+    pub audit: Option<Audit>,
 }
 
 /// A report without promises yet.
@@ -241,6 +291,10 @@ pub fn report(
         blocked_dma_full: dma::is_full(&snapshot.events, baked.map.events),
         monitor: monitor(baked),
         boot: boot(snapshot, first_launches, hz),
+        manifest: None,
+        end_us: nanoseconds(snapshot, now, hz) / 1_000,
+        telemetry: Vec::new(),
+        audit: None,
     }
 }
 
@@ -253,6 +307,7 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now: u64) 
             state: "absent",
             exit_code: None,
             restarts: 0,
+            launched_us: None,
             exits: Exits::default(),
             doorbells: BTreeMap::new(),
             deeds: 0,
@@ -265,21 +320,26 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now: u64) 
     };
     let kept = seen.cores.iter().enumerate();
     let kept = kept.flat_map(|(c, core)| core.kept.iter().map(move |d| (c, d)));
-    let explained = kept.map(|(c, d)| explain(&baked.plan, index, c, d));
+    let explained = |core, denial: &Denial| {
+        let at_us = snapshot.boot.map(|_| nanoseconds(snapshot, denial.ticks, hz) / 1_000);
+        Explained { at_us, ..explain(&baked.plan, index, core, denial) }
+    };
+    let launched = seen.report.launch_ticks;
     Sandbox {
         name: plan.name.clone(),
         cores: plan.cores.clone(),
         state: state(seen.state),
         exit_code: (seen.state == State::Exited).then_some(seen.report.exit_code),
         restarts: seen.report.restarts,
+        launched_us: (launched != 0).then(|| nanoseconds(snapshot, launched, hz) / 1_000),
         exits: exits(&seen.cores, hz, now),
         doorbells: doorbells(&baked.plan, index, seen, nanoseconds(snapshot, now, hz)),
         deeds: seen.report.deeds_done,
         newest_deeds: deeds(&baked.plan, plan, seen, snapshot, hz),
         denials: seen.denials(),
         overwritten: seen.overwritten(),
-        by_condition: refused(&seen.cores, |c, d| Some(explain(&baked.plan, index, c, d))),
-        newest_denials: fold(explained),
+        by_condition: refused(&seen.cores, |core, denial| Some(explained(core, denial))),
+        newest_denials: fold(kept.map(|(core, denial)| explained(core, denial))),
     }
 }
 

@@ -4,7 +4,8 @@
 use crate::{Error, arch};
 use bulkhead_audit::arch::Architecture;
 use bulkhead_audit::claim::{self, Claim};
-use bulkhead_audit::{RamFile, Registers, Report, dump, segments};
+use bulkhead_audit::{Finding, RULES, RamFile, Registers, Report, Rule, dump, segments};
+use bulkhead_explain::{Audit, AuditRule};
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::report;
@@ -26,6 +27,23 @@ pub struct Audited {
     pub took: Duration,
     /// The registers that were read.
     pub registers: Registers,
+}
+
+/// The audit as the report of a run has it.
+#[must_use]
+pub fn summary(audited: &Audited) -> Audit {
+    let report = &audited.report;
+    let rule = |rule: &Rule| AuditRule {
+        name: rule.name,
+        sentence: rule.what,
+        findings: report.findings.iter().filter(|finding| finding.rule == rule.name).count(),
+    };
+    let show = |f: &Finding| format!("{}: {}: {}", f.place, f.rule, f.message);
+    Audit {
+        rules: RULES.iter().map(rule).collect(),
+        findings: report.findings.iter().map(show).collect(),
+        tables: report.tables,
+    }
 }
 
 /// Derives the claim from a plan and its programs' files. No address of a table is in it.

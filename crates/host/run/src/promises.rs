@@ -380,6 +380,7 @@ mod tests {
             overwritten: 0,
             by_condition: Vec::new(),
             newest_denials: Vec::new(),
+            launched_us: None,
         }
     }
 

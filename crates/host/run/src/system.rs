@@ -8,7 +8,8 @@ use crate::x86::Clock;
 use crate::{Error, Load, Readers, Traced, build, iso, load};
 use bulkhead_explain::dma::{Blocked, blocked};
 use bulkhead_explain::{
-    Explained, Lessons, Report, Snapshot, Untrusted, explain, report, snapshot, telemetry,
+    Explained, Lessons, Report, Snapshot, Telemetry, Untrusted, explain, report, snapshot,
+    telemetry,
 };
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
@@ -108,6 +109,12 @@ impl Options {
             until_traced: None,
         }
     }
+}
+
+/// A channel's telemetry, as the report has it.
+fn told((channel, record): &(String, Record)) -> Telemetry {
+    let Record { period_ns, releases, missed, jitter_max: latest_ns, .. } = *record;
+    Telemetry { channel: channel.clone(), period_ns, releases, missed, latest_ns }
 }
 
 /// Something that happened while the system ran.
@@ -229,7 +236,9 @@ pub fn run(
         .take()
         .ok_or_else(|| Error::Other("the run ended before the machine had booted".into()))?;
     let now = watch.now(&last);
-    let report = report(&baked, &last, &watch.first_launches, now);
+    let mut report = report(&baked, &last, &watch.first_launches, now);
+    report.telemetry = telemetry.iter().map(told).collect();
+    report.audit = audited.as_ref().map(audit::summary);
     let counted = options.plugin.is_some() && options.cover.is_empty();
     let counts = counted.then(|| running.counts()).transpose();
     let consoles = std::mem::take(&mut watch.consoles).into_iter().map(Console::finish);

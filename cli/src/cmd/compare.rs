@@ -1,0 +1,66 @@
+//! `bulkhead compare`: two runs side by side.
+
+use crate::compare::{Compared, compare, percent};
+use crate::{output, page, saved, text};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Show the figures of two runs that differ, from their reports. Exit status 1: a promise that held in the first run
+/// does not in the second.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The report of the run before.
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// The report of the run after.
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+    /// Write a page of HTML to this file too.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let read = |file| saved::read(file).map_err(|why| output::fail(&why));
+    let (before, after) = match (read(&arguments.before), read(&arguments.after)) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(status), _) | (_, Err(status)) => return status,
+    };
+    if before["system"] != after["system"] {
+        output::complain(&format!("the runs are of {} and {}", before["system"], after["system"]));
+    }
+    let compared = compare(&before, &after);
+    let rows = rows(&compared);
+    let same = text::count(compared.same, "figure is equal", "figures are equal");
+    let mut out = String::new();
+    match rows.is_empty() {
+        true => out += "no figure differs\n",
+        false => text::table(&mut out, "Figures that differ", &HEADS, &rows),
+    }
+    out += &format!("{same}\n");
+    output::result(out.trim_start_matches('\n'));
+    if let Some(file) = &arguments.html {
+        let names = [&arguments.before, &arguments.after].map(|path| path.display().to_string());
+        let html = page::compared(&names, &HEADS, &rows, &same);
+        if let Err(error) = std::fs::write(file, html) {
+            return output::fail(&format!("cannot write {}: {error}", file.display()));
+        }
+    }
+    match compared.broken.as_slice() {
+        [] => ExitCode::SUCCESS,
+        broken => output::fail(&format!("held before, and does not now: {}", broken.join("; "))),
+    }
+}
+
+const HEADS: [&str; 4] = ["figure", "before", "after", "change"];
+
+fn rows(compared: &Compared) -> Vec<Vec<String>> {
+    let row = |(name, was, is): &crate::compare::Change| {
+        let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
+        let change = percent(was.as_deref(), is.as_deref());
+        let change = change.map_or(String::new(), |percent| format!("{percent:+.1} %"));
+        vec![name.clone(), show(was), show(is), change]
+    };
+    compared.changes.iter().map(row).collect()
+}
