@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// A figure that differs: its name, and both values; none where a report has no such figure.
 pub type Change = (String, Option<String>, Option<String>);
 
-/// What differs between two reports.
+/// Differences between two reports.
 #[derive(Default)]
 pub struct Compared {
     /// Figures that differ, in order of their names.

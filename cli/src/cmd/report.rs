@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the manifest says. Guests' files may have gone since.
+/// Reads the manifest for that. Guests' files may have gone since.
 fn planned(manifest: &Path, system: &str) -> Result<Planned, String> {
     let options = Options { skip_files: true, skip_admission: true, ..Options::default() };
     let shown = manifest.display();

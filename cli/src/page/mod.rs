@@ -8,7 +8,7 @@ use crate::svg::escape;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// What the manifest adds to a report.
+/// Pictures and tables that the manifest adds to a report.
 #[derive(Default)]
 pub struct Planned {
     /// The partition as a picture, in SVG.

@@ -60,6 +60,7 @@ fn demo() -> Job {
             return Err(format!("`make run`: {}\n{}", out.status, super::driver::tail(&said)));
         }
         super::walk::schema(&report)?;
+        let html = super::page::check(&bench.dir)?;
         // The engine works, and reaches nothing of flight's.
         for shown in ["dma-own: got harmless 0x1", "dma-victim: got harmless 0x0"] {
             if !said.contains(shown) {
@@ -77,7 +78,9 @@ fn demo() -> Job {
         }
         let lines = flight_log(&disk)?;
         let _ = std::fs::remove_file(disk);
-        Ok(format!("{held} promises held, {shown} lines of README, {lines} lines of the log"))
+        Ok(format!(
+            "{held} promises held, {shown} lines of README, {lines} lines of the log, a page of {html} bytes"
+        ))
     })
 }
 

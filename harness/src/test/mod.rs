@@ -50,6 +50,7 @@ mod net;
 mod oracle;
 mod outside;
 mod pace;
+mod page;
 mod peer;
 mod played;
 mod probe;

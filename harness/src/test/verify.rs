@@ -306,7 +306,7 @@ fn build_twice(dir: &Path) -> Result<String, String> {
     Ok(format!("{} bytes, ISO {}", image.len(), iso.len()))
 }
 
-/// `bulkhead run --report`, then `bulkhead exits` of it.
+/// `bulkhead run --report`, then `bulkhead exits`, `report` and `compare` of it.
 fn exits(dir: &Path) -> Result<String, String> {
     let manifest = Manifest::new().bare("guest", "selftest", "late=2000000", &[0], "4 MiB", "");
     manifest.load(dir)?;
@@ -314,6 +314,8 @@ fn exits(dir: &Path) -> Result<String, String> {
     let (system, report) = (path("system.toml"), path("report.json"));
     let (_, said, _) = bulkhead(&["run", &system, "--report", &report, "--limit", "60"])?;
     super::walk::schema(Path::new(&report)).map_err(|e| format!("{e}\n{said}"))?;
+    super::page::check(dir)?;
+    super::page::compared(dir)?;
     let out = well(&["exits", &report])?;
     let counted = out.lines().any(|l| {
         let words: Vec<_> = l.split_whitespace().collect();
