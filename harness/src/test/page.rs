@@ -8,8 +8,8 @@ use std::process::Command;
 /// Bytes of a page at most.
 const MOST: usize = 2_000_000;
 
-/// Makes the page of a report in a folder, as a user there does, and looks at it. It has all promises and sandboxes, the
-/// picture, and nothing that a browser would fetch. Returns its bytes.
+/// Makes the page of a report in a folder, as a user there does, and looks at it. It has all promises and sandboxes,
+/// the picture, and nothing that a browser would fetch. Returns its bytes.
 ///
 /// # Errors
 /// The fault.
