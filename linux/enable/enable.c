@@ -219,29 +219,30 @@ static atomic_t outside;
 /* Milliseconds that a core waits for the others in its monitor. */
 #define PATIENCE 1000
 
-/* The machine back: the first core that asks has the answer for all. */
-enum { UNASKED, ASKED, GRANTED, DENIED };
+/* The machine back: the sandbox' first core asks, and its answer is that for all. */
+enum { UNASKED, GRANTED, DENIED };
 static atomic_t answer;
+
+static bool leads(void)
+{
+	return bh_own_id() == machine.root.core_ids[0];
+}
 
 static bool release(void)
 {
 	u8 *step = &step_of[smp_processor_id()];
+	bool granted = *step == BACK, first = leads();
 	u64 efer;
-	bool granted;
 
-	if (*step == BACK)
-		return true;
-	if (atomic_cmpxchg(&answer, UNASKED, ASKED) == UNASKED) {
+	/* Behind the first one, a monitor leaves each core; it leaves none before. */
+	while (!first && atomic_read(&answer) == UNASKED)
+		cpu_relax();
+	if (!granted && (first || atomic_read(&answer) == GRANTED))
 		granted = bh_release(__pa(machine.tables), BH_RELEASE) == BH_OK;
+	if (first)
 		atomic_set(&answer, granted ? GRANTED : DENIED);
-	} else {
-		while (atomic_read(&answer) == ASKED)
-			cpu_relax();
-		/* Behind the first one, a monitor leaves each core. */
-		granted = atomic_read(&answer) == GRANTED && bh_release(__pa(machine.tables), BH_RELEASE) == BH_OK;
-	}
-	if (!granted)
-		return false;
+	if (!granted || *step == BACK)
+		return granted;
 	rdmsrl(MSR_EFER, efer);
 	wrmsrl(MSR_VM_HSAVE_PA, 0);
 	wrmsrl(MSR_EFER, efer & ~EFER_SVME);
@@ -255,7 +256,7 @@ static void give_devices(struct bh_late *late)
 {
 	u64 begin = rdtsc_ordered();
 
-	if (bh_own_id() != machine.root.core_ids[0])
+	if (!leads())
 		return;
 	/* One that comes late has its own patience. */
 	while (atomic_read(&outside) < machine.root.cores && rdtsc_ordered() - begin < 4ull * tsc_khz * PATIENCE)
@@ -281,9 +282,11 @@ static int enter(void *late)
 	*step = LATE;
 	if (!core)
 		atomic_set(&confined, call(BH_CONFINE, (ulong)late) ? -1 : 1);
-	while (!atomic_read(&confined) && rdtsc_ordered() - begin < (u64)tsc_khz * PATIENCE)
+	/* It enters first, so it can let the others leave if one of them does not come. */
+	while (core && !atomic_read(&entered) && atomic_read(&decision) == OPEN &&
+	       rdtsc_ordered() - begin < (u64)tsc_khz * PATIENCE)
 		cpu_relax();
-	if (atomic_read(&confined) == 1 && atomic_read(&decision) == OPEN) {
+	if ((!core || atomic_read(&entered)) && atomic_read(&confined) == 1 && atomic_read(&decision) == OPEN) {
 		*step = CALLS;
 		*step = call(BH_ENTER, core) ? REFUSED : INSIDE;
 	}

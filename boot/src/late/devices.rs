@@ -63,6 +63,11 @@ impl<'a> Devices<'a> {
         unsafe { core::slice::from_raw_parts(at as *const T, part.len as usize) }
     }
 
+    /// Tells if the image keeps a guest that begins anew: then it has an argument, as its monitor sees it, too.
+    pub fn begins_anew(&self) -> bool {
+        self.config.start.argument != 0
+    }
+
     /// Returns the steps that fill the guest's memory when it begins anew.
     pub fn launch(&self) -> &[Op] {
         self.slice(self.config.start.launch)

@@ -35,8 +35,13 @@ impl Memory for Physical {
 /// # Errors
 /// This machine lacks something that a new Linux needs.
 pub fn fill(devices: &Devices, late: &Late, block: Range) -> Result<(), Stop> {
+    if !devices.begins_anew() {
+        return Ok(());
+    }
     let [page, tables] = [ZERO_PAGE_GPA, ACPI_GPA].map(|at| devices.pristine(at));
-    let (Some(page), Some(tables)) = (page, tables) else { return Ok(()) };
+    let (Some(page), Some(tables)) = (page, tables) else {
+        return Err(Stop::Restart("boot parameters and ACPI tables in the image: build it again"));
+    };
     if late.boot_params == 0 {
         return Err(Stop::Restart("/sys/kernel/boot_params, which is not there"));
     }
@@ -51,11 +56,15 @@ pub fn fill(devices: &Devices, late: &Late, block: Range) -> Result<(), Stop> {
     };
     let map = Map::of(now, devices, block)?;
     let pieces = || devices.launch().iter().filter_map(destination);
-    // The kernel unpacks itself between its own place and its initrd's.
+    // The kernel unpacks itself between its own place and its initrd's, and there may be no initrd.
+    let own = zero::room(page);
     let [low, high] =
         [0, 1].map(|n| pieces().filter(move |piece| u64::from(piece.start >= LOW_END) == n));
-    let end = high.clone().map(|piece| piece.start + piece.len).max().unwrap_or(0);
-    let start = high.map(|piece| piece.start).min().unwrap_or(end);
+    let end = high
+        .clone()
+        .map(|piece| piece.start + piece.len)
+        .fold(own.start.saturating_add(own.len), u64::max);
+    let start = high.map(|piece| piece.start).fold(own.start, u64::min);
     let whole = Range { start, len: end - start };
     if !low.chain([whole]).all(|piece| map.holds(piece)) {
         return Err(Stop::Restart(

@@ -1,14 +1,18 @@
 //! Exhaustive model of how a Linux that ran before its monitor has its cores back, in every interleaving. It has
 //! `crates/monitor/monitor/src/running.rs` for two cores of the Linux, and the first cores of two other sandboxes. Each
-//! guest may start the others whenever it runs: the Linux both of them, and each of them the other one.
+//! guest may start the others whenever it runs: the Linux both of them, and each of them the other one. The Linux may
+//! begin anew at any time: by its own end, or because a sandbox that has ended meanwhile had asked for it.
 //!
 //! | step | line of the monitor |
 //! |---|---|
-//! | `Asks` | `running::call`: `left.load` |
+//! | `Asks` | `running::call`, `leaves`: the first core goes on, and others have `left.load` |
 //! | `Look(n)` | `leaves`: `status.load` of a sandbox |
 //! | `Dismiss(n)` | `leaves`: the INIT to that sandbox' first core goes out |
 //! | `Wait` | `leaves`: 100 µs, in which each message arrives |
 //! | `Note`, `Free` | `leaves`: `left.store`; `give_back` |
+//! | `Assemble` | `life::end`: signals out; `assemble`: the first core waits until the other one has parked |
+//! | `Parked` | `life::park` |
+//! | `Anew` | its guest in the next life: `running::call` refuses it |
 //! | `Sleep` | `life::wait_for_start`: a doorbell wakes it, `mail::take` |
 //! | `Took` | `life::launch`: `status.store` of `Launching` |
 //! | `Launch` | `life::launch`: `status.store` of `Running`, VMRUN |
@@ -34,6 +38,8 @@ enum Fault {
     AsksLater,
     /// Each core decides by itself.
     Alone,
+    /// The core that asks first decides.
+    Any,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +51,9 @@ enum Own {
     Wait,
     Note,
     Free,
+    Assemble,
+    Parked,
+    Anew,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +97,8 @@ enum Violation {
     Ended,
     /// A core is refused when another one has left.
     Refused,
+    /// The first core begins the Linux anew, and the other one has left.
+    Halfway,
 }
 
 const BEGIN: State = State {
@@ -118,13 +129,24 @@ impl State {
         match self.own[core] {
             Own::Guest => {
                 to.extend([0, 1].map(|n| self.with(|s| s.asked[n] = true)));
+                match core {
+                    0 => to.push(self.with(at(Own::Assemble))),
+                    _ if self.own[0] == Own::Assemble => to.push(self.with(at(Own::Parked))),
+                    _ => {}
+                }
                 to.push(self.with(|s| {
                     s.own[core] = Own::Asks;
                     s.since[core] = s.lives;
                     s.behind[core] = s.own.contains(&Own::Free);
                 }));
             }
-            Own::Asks if self.left && fault != Fault::Alone => to.push(self.with(at(Own::Free))),
+            Own::Asks if fault == Fault::Any && self.left => to.push(self.with(at(Own::Free))),
+            Own::Asks if core != 0 && !matches!(fault, Fault::Alone | Fault::Any) => {
+                if !self.left && self.behind[core] {
+                    return Some(Violation::Refused);
+                }
+                to.push(self.with(at(if self.left { Own::Free } else { Own::Guest })));
+            }
             Own::Asks if fault == Fault::AsksLater => to.push(self.with(at(Own::Dismiss(0)))),
             Own::Asks => to.push(self.with(at(Own::Look(0)))),
             Own::Look(n) if self.lives[n] => {
@@ -150,7 +172,12 @@ impl State {
                 s.left = true;
                 s.own[core] = Own::Free;
             })),
-            Own::Free => {}
+            Own::Assemble if self.own[1] == Own::Free => return Some(Violation::Halfway),
+            Own::Assemble if self.own[1] == Own::Parked => {
+                to.push(self.with(|s| s.own = [Own::Anew; 2]));
+            }
+            Own::Anew => to.extend([0, 1].map(|n| self.with(|s| s.asked[n] = true))),
+            Own::Assemble | Own::Parked | Own::Free => {}
         }
         None
     }
@@ -194,26 +221,28 @@ impl State {
     }
 }
 
-/// Explores all states: their number, and what is violated in one.
-fn explore(fault: Fault) -> (usize, HashSet<Violation>, bool) {
+/// Explores all states: their number, what is violated in one, and if the Linux has its machine back, or began anew.
+fn explore(fault: Fault) -> (usize, HashSet<Violation>, [bool; 2]) {
     let (mut seen, mut open) = (HashSet::from([BEGIN]), vec![BEGIN]);
-    let (mut found, mut both) = (HashSet::new(), false);
+    let (mut found, mut ends) = (HashSet::new(), [false; 2]);
     while let Some(state) = open.pop() {
         let mut next = Vec::new();
         found.extend((0..2).filter_map(|core| state.own(core, fault, &mut next)));
         found.extend((0..2).filter_map(|n| state.other(n, &mut next)));
-        both |= state.own == [Own::Free; 2];
+        for (end, own) in ends.iter_mut().zip([Own::Free, Own::Anew]) {
+            *end |= state.own == [own; 2];
+        }
         open.extend(next.into_iter().filter(|state| seen.insert(*state)));
     }
-    (seen.len(), found, both)
+    (seen.len(), found, ends)
 }
 
 #[test]
 fn no_guest_runs_beside_a_core_that_has_left_and_none_is_ended() {
-    let (states, found, both) = explore(Fault::None);
+    let (states, found, ends) = explore(Fault::None);
     assert!(found.is_empty(), "{found:?} in {states} states");
     // The model goes where it is to go.
-    assert!(both && states > 1_000, "{states} states");
+    assert!(ends == [true; 2] && states > 1_000, "{states} states, {ends:?}");
 }
 
 #[test]
@@ -223,6 +252,7 @@ fn it_hangs_on_each_part() {
         (Fault::Hurries, Violation::Beside),
         (Fault::AsksLater, Violation::Ended),
         (Fault::Alone, Violation::Refused),
+        (Fault::Any, Violation::Halfway),
     ] {
         let (states, found, _) = explore(fault);
         assert!(found.contains(&violation), "{violation:?} in {states} states: {found:?}");

@@ -39,8 +39,10 @@ pub fn begin<M: Monitor>(m: &M) {
 /// Gives this core back, by an instruction of `length` bytes, if all other sandboxes have ended.
 ///
 /// From then on this core is confined no more. So before it leaves, the core that leads each other sandbox is taken out
-/// of its monitor, and no request can begin one any more. A start that is under way at this moment is lost. The first
-/// core decides for all, and the sandbox' other cores leave when they ask (`crates/monitor/launch/tests/leaving.rs`).
+/// of its monitor, and no request can begin one any more. A start that is under way at this moment is lost.
+///
+/// The first core decides for all, and leaves first. It also leads each restart of this sandbox, in which it waits for
+/// all others: so none of them is gone then (`crates/monitor/launch/tests/leaving.rs`).
 #[inline(never)]
 pub fn call<M: Monitor>(m: &M, length: u8) -> Outcome {
     // A program can make calls by a port, and its tables do not lead back. Nor do those of a Linux that began anew.
@@ -59,8 +61,8 @@ pub fn call<M: Monitor>(m: &M, length: u8) -> Outcome {
 /// Tells if this core may leave. No other sandbox begins a life then.
 fn leaves<M: Monitor>(m: &M) -> bool {
     let (config, left) = (m.config(), &m.shared(0).left);
-    if left.load(Ordering::Acquire) != 0 {
-        return true;
+    if !m.is_first() {
+        return left.load(Ordering::Acquire) != 0;
     }
     let others = || (0..config.sandboxes).filter(|sandbox| *sandbox != config.sandbox);
     let lives = |sandbox: u32| {

@@ -164,9 +164,11 @@ fn send(host: &impl Guest, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> 
     for number in 1..=count {
         for (end, caller) in ends.iter_mut().flatten() {
             while let Err(stop) = call(caller, end.send(number)) {
-                match stop {
-                    Stop::Wait | Stop::Apart => core::hint::spin_loop(),
-                    news => host.say(format_args!("sender: {news:?} at {number}")),
+                match (stop, gap) {
+                    // One that is in no hurry leaves the processor to others, where an emulator has one for all cores.
+                    (Stop::Wait | Stop::Apart, Some(gap)) => host.sleep_until(host.now() + gap),
+                    (Stop::Wait | Stop::Apart, None) => core::hint::spin_loop(),
+                    (news, _) => host.say(format_args!("sender: {news:?} at {number}")),
                 }
             }
         }

@@ -19,6 +19,11 @@ dd if=/dev/vda bs=64k skip=16 count=16 2>/dev/null | cmp - /late/pattern || end 
 dd if=/late/pattern of=/dev/vda bs=64k seek=32 conv=notrunc,fsync 2>/dev/null || end "a write failed"
 echo 3 >/proc/sys/vm/drop_caches
 dd if=/dev/vda bs=64k skip=32 count=16 2>/dev/null | cmp - /late/pattern || end "other bytes after a write"
+# Its end of the channel is a function that it has found at its boot.
+modprobe bulkhead || end "no module"
+bhchannel list
+bhchannel talk channel=news role=woken ms=1000 >/tmp/said 2>&1 || end "no news: $(cat /tmp/said) $(dmesg | grep 00:10)"
+sed 's/^/under: news: /' /tmp/said
 bulkheadctl list || end "no list"
 bulkheadctl status flight | grep -q running || end "flight does not run"
 [ $lives = 3 ] || { head -c $((lives + 1)) /dev/zero | tr '\0' x | dd of=/dev/vda bs=512 conv=notrunc,fsync 2>/dev/null; }
@@ -34,7 +39,7 @@ case $lives in
 esac
 dmesg -r | grep -E '^<[0-3]>' | sed 's/^/under: log /'
 # The machine is not this Linux' to give back, nor to give away again.
-modprobe bulkhead && bulkheadctl machine enable /late/pattern 2>&1
+bulkheadctl machine enable /late/pattern 2>&1
 dmesg | grep -q "bulkhead: this Linux is a sandbox already" || end "no refusal: $(dmesg | tail -3)"
 insmod /late/bhstrike.ko act=release
 # -1: there is no such call. It would be -4 in a first life, while others run.

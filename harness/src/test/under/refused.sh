@@ -58,6 +58,9 @@ rmmod bulkhead 2>/dev/null && end "the module went away under its image"
 echo 0 >/sys/devices/system/cpu/cpu2/online 2>/dev/null && end "a core went offline"
 echo mem >/sys/power/state 2>/dev/null && end "the machine was put to sleep"
 bulkheadctl stop flight || end "flight does not stop"
+# Its first core leads, so another one does not leave before: -4 is BUSY.
+taskset 4 insmod /late/bhstrike.ko act=release && rmmod bhstrike
+dmesg | grep -q "bhstrike: release: got -4$" || end "core 2 may leave first: $(dmesg | tail -3)"
 # One core has the machine, and another one is a guest yet: no sandbox begins beside the first one.
 echo 10 >/sys/module/bulkhead/parameters/fail
 bulkheadctl machine disable 2>/dev/null && end "step 10 does not fail"

@@ -20,6 +20,9 @@ echo "under: block $(bulkheadctl machine status | sed 's/.* at \(0x[0-9a-f]*\) .
 # The devices are at work when it ends, and go on to write to memory.
 while true; do dd if=/dev/vdb of=/tmp/read bs=1M count=16 iflag=direct 2>/dev/null; done &
 while true; do dd if=/late/pattern of=/dev/vdb bs=64k conv=notrunc,fsync 2>/dev/null; done &
+# A process waits for the channel's interrupt.
+bhchannel talk channel=news role=woken ms=1000000 &
 sleep 1
+grep 'bulkhead$' /proc/interrupts || end "nobody waits for news"
 echo "under: panics"
 echo c >/proc/sysrq-trigger

@@ -77,12 +77,18 @@ pub mod restart {
 
 /// Offsets in a zero page (Linux, Documentation/arch/x86/zero-page.rst).
 pub mod zero {
+    use crate::image::Range;
+
     /// Bytes of what the screen is, at the page's start.
     pub const SCREEN: usize = 0x40;
     /// Physical address of the RSDP.
     pub const ACPI_RSDP: usize = 0x70;
     /// Number of entries of the memory map, a byte.
     pub const E820_ENTRIES: usize = 0x1E8;
+    /// Where the kernel wants to lie, eight bytes of its header.
+    pub const PREF_ADDRESS: usize = 0x258;
+    /// Bytes of memory that it uses from there on while it starts, four bytes of its header.
+    pub const INIT_SIZE: usize = 0x260;
     /// The memory map: start, length, and a type of four bytes.
     pub const E820_TABLE: usize = 0x2D0;
     /// Bytes of an entry.
@@ -93,4 +99,14 @@ pub mod zero {
     pub const E820_RAM: u32 = 1;
     /// Type of memory that nobody uses.
     pub const E820_RESERVED: u32 = 2;
+
+    /// Returns the memory that a kernel uses while it starts, by its header: it unpacks itself there.
+    #[must_use]
+    pub fn room(page: &[u8]) -> Range {
+        let int = |at: usize, len: usize| {
+            let bytes = page.get(at..at + len).unwrap_or(&[]);
+            bytes.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte))
+        };
+        Range { start: int(PREF_ADDRESS, 8), len: int(INIT_SIZE, 4) }
+    }
 }

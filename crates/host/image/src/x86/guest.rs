@@ -229,6 +229,7 @@ fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
 mod tests {
     use super::super::linux::tests::bz_image;
     use super::*;
+    use bulkhead_arch_fake::elf;
     use bulkhead_layout::x86::TRAMPOLINE_PA;
 
     #[test]
@@ -254,6 +255,34 @@ mod tests {
         let int = |at: usize| u32::from_le_bytes(zero_page[at..at + 4].try_into().unwrap());
         assert_eq!(piece(int(setup::RAMDISK_IMAGE).into()).len() as u32, int(setup::RAMDISK_SIZE));
         assert!(piece(restart::ACPI_GPA).iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn it_says_how_much_room_its_kernel_takes_also_without_an_initrd() {
+        const ROOM: u32 = 0x12_3000;
+        let mut packed = bz_image(4);
+        packed[zero::INIT_SIZE..][..4].copy_from_slice(&ROOM.to_le_bytes());
+        let segments =
+            [(0x10_0000, Rights::RX, &[7; 0x1000][..]), (0x30_0000, Rights::RW, &[7; 0x234])];
+        let unpacked = elf::file(0x10_0000, &segments, &[]);
+        for (kernel, start, len) in
+            [(packed, 16 << 20, u64::from(ROOM)), (unpacked, 0x10_0000, 0x20_0234)]
+        {
+            for initrd in [Vec::new(), vec![7; 0x1000]] {
+                let guest = again(&Sandbox::default(), &kernel, initrd, "").unwrap();
+                let page = guest.pieces.iter().find(|piece| piece.gpa == guest.argument).unwrap();
+                let room = zero::room(&page.bytes);
+                assert_eq!((room.start, room.len), (start, len));
+                // Its pieces are within; the initrd is behind.
+                let above = guest.pieces.iter().filter(|piece| piece.gpa >= 1 << 20);
+                let [inside, behind] = [true, false].map(|is| {
+                    above.clone().filter(|p| (p.gpa < start + len) == is).collect::<Vec<_>>()
+                });
+                assert!(!inside.is_empty() && behind.len() <= 1);
+                let ends = |piece: &&Piece| piece.gpa + piece.bytes.len() as u64 <= start + len;
+                assert!(inside.iter().all(ends));
+            }
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::elf::Program;
 use crate::guest::Piece;
+use bulkhead_layout::x86::late::zero;
 
 /// Offsets in the setup header, which are those in the zero page, too.
 pub mod setup {
@@ -17,8 +18,6 @@ pub mod setup {
     pub const CMD_LINE_PTR: usize = 0x228;
     pub const KERNEL_ALIGNMENT: usize = 0x230;
     pub const XLOADFLAGS: usize = 0x236;
-    pub const PREF_ADDRESS: usize = 0x258;
-    pub const INIT_SIZE: usize = 0x260;
 }
 
 const MAGIC: [u8; 4] = *b"HdrS";
@@ -63,7 +62,7 @@ impl Image {
             sectors => sectors as usize,
         };
         let length = (sectors + 1) * 512;
-        let load = int(setup::PREF_ADDRESS, 8);
+        let load = int(zero::PREF_ADDRESS, 8);
         let header_end = setup::MAGIC + int(setup::JUMP, 1) as usize;
         let header = kernel.get(setup::SECTS..header_end).zip(kernel.get(length..));
         let (header, bytes) = header.ok_or("its kernel ends within its setup part")?;
@@ -72,21 +71,26 @@ impl Image {
             header: vec![(setup::SECTS, header.to_vec())],
             pieces: vec![Piece { gpa: load, bytes: bytes.to_vec() }],
             entry: load + ENTRY64,
-            end: load + int(setup::INIT_SIZE, 4),
+            end: load + int(zero::INIT_SIZE, 4),
         })
     }
 
-    /// A vmlinux has no header, so this writes what the kernel reads of one: marks, and an alignment.
+    /// A vmlinux has no header, so this writes what the kernel reads of one: marks, and an alignment. Code that begins
+    /// a Linux anew reads how much room it takes.
     fn vmlinux(kernel: &[u8]) -> Result<Self, String> {
         const LOADED_HIGH: u8 = 1;
+        let program = Program::parse("its vmlinux", kernel).map_err(|why| why.to_string())?;
+        let start = program.segments.iter().map(|s| s.physical).min().unwrap_or(0);
+        let end = program.segments.iter().map(|s| s.physical + s.size).max().unwrap_or(0);
         let header = vec![
             (setup::BOOT_FLAG, 0xAA55u16.to_le_bytes().to_vec()),
             (setup::MAGIC, MAGIC.to_vec()),
             (setup::VERSION, 0x20Fu16.to_le_bytes().to_vec()),
             (setup::LOADFLAGS, vec![LOADED_HIGH]),
             (setup::KERNEL_ALIGNMENT, 0x0020_0000u32.to_le_bytes().to_vec()),
+            (zero::PREF_ADDRESS, start.to_le_bytes().to_vec()),
+            (zero::INIT_SIZE, ((end - start) as u32).to_le_bytes().to_vec()),
         ];
-        let program = Program::parse("its vmlinux", kernel).map_err(|why| why.to_string())?;
         let mut pieces = Vec::new();
         // By physical addresses: the kernel starts on tables that map memory to itself.
         for segment in &program.segments {
@@ -97,7 +101,6 @@ impl Image {
                 }
             }
         }
-        let end = program.segments.iter().map(|s| s.physical + s.size).max().unwrap_or(0);
         Ok(Self { header, pieces, entry: program.entry, end })
     }
 }
@@ -133,7 +136,7 @@ pub mod tests {
         put(setup::MAGIC, &MAGIC);
         put(setup::VERSION, &0x20Fu16.to_le_bytes());
         put(setup::XLOADFLAGS, &[1]);
-        put(setup::PREF_ADDRESS, &(16u64 << 20).to_le_bytes());
+        put(zero::PREF_ADDRESS, &(16u64 << 20).to_le_bytes());
         bytes
     }
 
