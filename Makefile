@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build artifacts run run-under-linux test test-fresh soak campaign bench fuzz miri doc clean distclean
+.PHONY: help setup build install uninstall artifacts run run-under-linux test test-fresh soak campaign bench fuzz miri doc clean distclean
 
 # The pinned toolchain comes first, whatever else the machine has (tools/lib.sh).
 CHANNEL := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -21,6 +21,12 @@ setup: ## install what is missing (as root, with sudo, or say what to run)
 
 build: setup ## build the command, the guests and what runs inside Linux
 	@tools/build.sh
+
+install: build ## command, SDKs and monitors for projects outside of this tree; PREFIX=/usr/local, DESTDIR=
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install.sh
+
+uninstall: ## remove exactly what `make install` put there; PREFIX and DESTDIR as there
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install.sh --remove
 
 artifacts: setup ## kernels, initramfs images and a Debian for the Linux guests, in target/artifacts
 	@tools/artifacts.sh

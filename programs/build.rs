@@ -1,13 +1,8 @@
-//! Shared by all programs: link them with the SDK's script, at a fixed address.
+//! Shared by all programs: links them with the SDK's script, as `bulkhead_build::program` does outside this tree.
+
+#[path = "../sdk/build/src/link.rs"]
+mod link;
 
 fn main() {
-    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("none") {
-        return;
-    }
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../program/program.ld");
-    println!("cargo::rerun-if-changed={script}");
-    println!("cargo::rustc-link-arg=-T{script}");
-    println!("cargo::rustc-link-arg=--no-pie");
-    println!("cargo::rustc-link-arg=-zmax-page-size=4096");
-    println!("cargo::rustc-link-arg=-znognustack");
+    link::with(include_str!("../program/program.ld"));
 }

@@ -32,6 +32,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    New(cmd::new::Arguments),
     Check(cmd::check::Arguments),
     Plan(cmd::plan::Arguments),
     Probe(bulkhead_probe::Arguments),
@@ -50,6 +51,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::New(arguments) => cmd::new::run(&arguments),
         Command::Check(arguments) => cmd::check::run(&arguments),
         Command::Plan(arguments) => cmd::plan::run(&arguments),
         Command::Probe(arguments) => bulkhead_probe::run(&arguments),

@@ -30,12 +30,9 @@ pub struct Arguments {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let checked = match arguments.manifest.load(false) {
+    let checked = match super::make::load(&arguments.manifest) {
         Ok(checked) => checked,
-        Err(findings) => {
-            super::show(&findings);
-            return ExitCode::FAILURE;
-        }
+        Err(status) => return status,
     };
     if let Some(learner) = super::learners(&checked).first().filter(|_| arguments.release) {
         return output::fail(&format!("{learner}: no release has a sandbox that learns"));

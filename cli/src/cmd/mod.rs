@@ -7,6 +7,8 @@ pub mod compare;
 pub mod exits;
 pub mod explain;
 pub mod inject;
+pub mod make;
+pub mod new;
 pub mod pack;
 pub mod plan;
 pub mod report;
@@ -29,7 +31,7 @@ pub struct ManifestArguments {
     #[arg(value_name = "MANIFEST")]
     pub manifest: PathBuf,
     /// Folder of `artifact:NAME` files [default: $BULKHEAD_ARTIFACTS, else target/artifacts of the source tree around
-    /// the manifest, or of this command's].
+    /// the manifest, or those installed with this command].
     #[arg(long, value_name = "FOLDER")]
     pub artifacts: Option<PathBuf>,
     /// Architecture: x86-64-vmx takes Bochs' machine with Intel's VT-x in place of the manifest's machine.

@@ -68,12 +68,9 @@ const LEAVE_SCREEN: &str =
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let checked = match arguments.manifest.load(false) {
+    let checked = match super::make::load(&arguments.manifest) {
         Ok(checked) => checked,
-        Err(findings) => {
-            super::show(&findings);
-            return ExitCode::FAILURE;
-        }
+        Err(status) => return status,
     };
     let ci = std::env::var("CI").is_ok_and(|v| v == "true");
     let terminal = std::io::stdin().is_terminal()

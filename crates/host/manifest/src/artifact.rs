@@ -18,28 +18,75 @@ pub fn root(from: &Path) -> Option<PathBuf> {
 /// Folder of artifacts in a source tree.
 const FOLDER: &str = "target/artifacts";
 
+/// Folders that belong to this command: those of its installation, or of the source tree that it was built in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// It is `PREFIX/bin/bulkhead`, where `make install` put it.
+    Installed(PathBuf),
+    /// It is `TREE/target/release/bulkhead`.
+    Tree(PathBuf),
+}
+
+impl Home {
+    /// Returns the home of the running command; none if it lies elsewhere.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        let exe = std::env::current_exe().ok()?;
+        Self::around(&exe)
+    }
+
+    /// Returns the home of a command by its place. A link to it has been followed.
+    fn around(exe: &Path) -> Option<Self> {
+        let installed = exe.ancestors().nth(2).filter(|prefix| prefix.join(INSTALLED).is_dir());
+        let tree = || exe.ancestors().nth(3).filter(|tree| tree.join("Cargo.toml").is_file());
+        let installed = installed.map(|prefix| Self::Installed(prefix.to_owned()));
+        installed.or_else(|| tree().map(|tree| Self::Tree(tree.to_owned())))
+    }
+
+    /// Returns the folder of artifacts.
+    #[must_use]
+    pub fn artifacts(&self) -> PathBuf {
+        match self {
+            Self::Installed(prefix) => prefix.join(INSTALLED),
+            Self::Tree(tree) => tree.join(FOLDER),
+        }
+    }
+
+    /// Returns the folder that has `machines`, and in an installation the SDKs.
+    #[must_use]
+    pub fn shared(&self) -> PathBuf {
+        match self {
+            Self::Installed(prefix) => prefix.join(SHARED),
+            Self::Tree(tree) => tree.clone(),
+        }
+    }
+}
+
+/// Folder of artifacts in an installation.
+const INSTALLED: &str = "lib/bulkhead/artifacts";
+
+/// Folder of all else in an installation.
+const SHARED: &str = "share/bulkhead";
+
 /// Folder of artifacts if the caller names none. It is in the source tree around the manifest. For a manifest outside
-/// of any source tree, it is in the tree that this command was built from.
+/// of any source tree, it is in this command's installation, or in the tree that it was built from.
 #[must_use]
 pub fn folder(manifest: &Path) -> PathBuf {
     if let Some(folder) = std::env::var_os(VARIABLE) {
         return folder.into();
     }
     let near = root(manifest).map(|root| root.join(FOLDER));
-    // TREE/target/release/bulkhead
-    let own = std::env::current_exe().ok();
-    let own = own.as_deref().and_then(|exe| Some(exe.ancestors().nth(3)?.join(FOLDER)));
+    let own = Home::find().map(|home| home.artifacts());
     let there = near.iter().chain(&own).find(|folder| folder.is_dir());
     there.cloned().or(near).unwrap_or_else(|| FOLDER.into())
 }
 
-/// The description of a machine in `machines/` of the source tree around the manifest, else of the tree that this
-/// command was built from.
+/// The description of a machine in `machines/` of the source tree around the manifest, else of this command's
+/// installation or tree.
 #[must_use]
 pub fn described(manifest: &Path, machine: &str) -> PathBuf {
     let file = Path::new("machines").join(machine).with_extension("toml");
-    let own = std::env::current_exe().ok();
-    let own = own.as_deref().and_then(|exe| exe.ancestors().nth(3)).map(Path::to_owned);
+    let own = Home::find().map(|home| home.shared());
     let mut trees = root(manifest).into_iter().chain(own).map(|tree| tree.join(&file));
     trees.find(|path| path.is_file()).unwrap_or(file)
 }
@@ -66,6 +113,23 @@ pub fn join(folder: &Path, path: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_finds_its_home() {
+        let folder = std::env::temp_dir().join(format!("bulkhead-home-{}", std::process::id()));
+        let (prefix, tree) = (folder.join("usr"), folder.join("tree"));
+        std::fs::create_dir_all(prefix.join(INSTALLED)).unwrap();
+        std::fs::create_dir_all(&tree).unwrap();
+        std::fs::write(tree.join("Cargo.toml"), "").unwrap();
+        let installed = Home::around(&prefix.join("bin/bulkhead")).unwrap();
+        assert_eq!(installed.artifacts(), prefix.join("lib/bulkhead/artifacts"));
+        assert_eq!(installed.shared(), prefix.join("share/bulkhead"));
+        let built = Home::around(&tree.join("target/release/bulkhead")).unwrap();
+        assert_eq!(built.artifacts(), tree.join("target/artifacts"));
+        assert_eq!(built.shared(), tree);
+        assert_eq!(Home::around(&folder.join("elsewhere/bulkhead")), None);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn paths_are_joined_by_their_text() {

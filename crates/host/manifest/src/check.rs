@@ -109,6 +109,7 @@ pub(crate) fn all<R>(
         document: &document,
         version: decoder.one("version"),
         system: decoder.one("system"),
+        build: decoder.one("build"),
         run: decoder.one("run"),
         under_linux: decoder.one("under_linux"),
         sandboxes,

@@ -8,6 +8,7 @@
 
 mod artifact;
 mod check;
+mod commands;
 pub mod diagnostic;
 pub mod guest_file;
 pub mod limits;
@@ -24,6 +25,7 @@ pub mod size;
 pub mod source;
 pub mod time;
 
-pub use artifact::{described, folder as artifacts};
+pub use artifact::{Home, described, folder as artifacts};
 pub use check::{Checked, Options, load, load_text};
+pub use commands::{Command, commands};
 pub use diagnostic::{Diagnostic, Diagnostics};

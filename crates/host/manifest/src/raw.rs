@@ -18,6 +18,8 @@ pub struct Manifest {
     pub version: Option<u32>,
     /// The system as a whole.
     pub system: System,
+    /// Making of the guests' files.
+    pub build: Option<Commands>,
     /// How `bulkhead run` runs it.
     pub run: Option<Run>,
     /// How it starts under a Linux that runs already.
@@ -76,6 +78,15 @@ pub struct System {
     /// the whole machine; no virtualization is needed.
     #[serde(default = "yes")]
     pub monitors: bool,
+}
+
+/// Making of the guests' files, by `bulkhead build` and `bulkhead run`. No other command executes anything.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Commands {
+    /// Commands, one after the other, in the manifest's folder: each a program and its arguments, without a shell.
+    /// They decide for themselves what is old.
+    pub run: Vec<Vec<String>>,
 }
 
 /// How `bulkhead run` runs the system.

@@ -242,6 +242,8 @@ pub fn file_missing(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let message = format!("cannot read {}: {why}", opened.path.display());
         let help = if opened.written.starts_with(artifact::PREFIX) {
             "`make run` makes or fetches the source tree's artifacts; `BULKHEAD_ARTIFACTS` names another folder"
+        } else if cx.build.is_some() {
+            "`bulkhead build` makes it, as `[build]` says; paths start at the manifest's folder"
         } else {
             "paths start at the manifest's folder"
         };

@@ -7,6 +7,7 @@ pub mod alternative;
 pub mod bay;
 pub mod build;
 pub mod channels;
+pub mod commands;
 pub mod cores;
 pub mod devices;
 pub mod guests;
@@ -43,6 +44,7 @@ pub const ALL: &[Rule] = &[
     names::name_plain,
     names::name_twice,
     names::sandbox_none,
+    commands::build_command,
     names::ends_with_known,
     names::scenario_known,
     names::drive_known,
@@ -190,6 +192,7 @@ pub const NAMES: &[&str] = &[
     "alternative-unused",
     "args-text",
     "bells-too-many",
+    "build-command",
     "channel-from",
     "channel-message",
     "channel-notify",
@@ -421,6 +424,8 @@ pub struct Context<'a, 't> {
     pub version: Option<u32>,
     /// `[system]`.
     pub system: Option<raw::System>,
+    /// `[build]`.
+    pub build: Option<raw::Commands>,
     /// `[run]`.
     pub run: Option<raw::Run>,
     /// `[under_linux]`.
