@@ -4,6 +4,7 @@ pub mod audit;
 pub mod build;
 pub mod check;
 pub mod compare;
+pub mod doctor;
 pub mod exits;
 pub mod explain;
 pub mod inject;

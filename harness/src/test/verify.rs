@@ -18,6 +18,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("command/plan", 60, |b| plan(&b.dir)),
         Job::one("command/build", 90, |b| build_twice(&b.dir)),
         Job::one("command/exits", 60, |b| exits(&b.dir)),
+        Job::one("command/doctor", 60, |_| doctor()),
         Job::one("command/audit", 60, |b| audit(&b.dir)),
         Job::one("command/limits", 120, |b| limits(&b.dir)),
         Job::one("command/book", 60, |_| book()),
@@ -331,6 +332,25 @@ fn exits(dir: &Path) -> Result<String, String> {
         return Err(format!("a missing report: status {code}\n{err}"));
     }
     Ok(String::new())
+}
+
+/// `bulkhead doctor` finds what `make setup` has installed and `make build` has built, and what a folder lacks.
+fn doctor() -> Result<String, String> {
+    let said = well(&["doctor"])?;
+    for part in ["QEMU emulator version", "boot code, monitors, kernel", "x86_64-unknown-none"] {
+        if !said.lines().any(|line| line.starts_with("  ok ") && line.contains(part)) {
+            return Err(format!("no `{part}`:\n{said}"));
+        }
+    }
+    let (code, said, _) = bulkhead(&["doctor", "--artifacts", "docs", "--format", "json"])?;
+    let found: serde_json::Value = serde_json::from_str(&said).map_err(|e| e.to_string())?;
+    let lacks =
+        |one: &&serde_json::Value| one["ok"] == false && one["part"] == "to build and run systems";
+    let lacking = found["found"].as_array().into_iter().flatten().filter(lacks).count();
+    match (code, lacking) {
+        (1, 1) => Ok(String::new()),
+        _ => Err(format!("without artifacts: status {code}\n{said}")),
+    }
 }
 
 /// `bulkhead audit` of a machine that it boots, and of the dump that this leaves.
