@@ -18,6 +18,7 @@ mod sched;
 mod svg;
 mod table;
 mod text;
+mod top;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ enum Command {
     Pack(cmd::pack::Arguments),
     Run(cmd::run::Arguments),
     Exits(cmd::exits::Arguments),
+    Top(cmd::top::Arguments),
     Report(cmd::report::Arguments),
     Compare(cmd::compare::Arguments),
     Doctor(cmd::doctor::Arguments),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Pack(arguments) => cmd::pack::run(&arguments),
         Command::Run(arguments) => cmd::run::run(&arguments),
         Command::Exits(arguments) => cmd::exits::run(&arguments),
+        Command::Top(arguments) => cmd::top::run(&arguments),
         Command::Report(arguments) => cmd::report::run(&arguments),
         Command::Compare(arguments) => cmd::compare::run(&arguments),
         Command::Doctor(arguments) => cmd::doctor::run(&arguments),

@@ -15,6 +15,7 @@ pub mod plan;
 pub mod report;
 pub mod run;
 pub mod sched;
+pub mod top;
 pub mod trace;
 
 use crate::output;

@@ -4,8 +4,10 @@ use super::driver::{Bench, Job, Verdict};
 use super::system::{Manifest, NEWER, Seen, artifacts, run};
 use crate::build;
 use crate::program::Program as _;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Where distributions put OVMF as one file.
@@ -19,6 +21,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("command/build", 90, |b| build_twice(&b.dir)),
         Job::one("command/exits", 60, |b| exits(&b.dir)),
         Job::one("command/doctor", 60, |_| doctor()),
+        Job::one("command/top", 90, |b| top(&b.dir)),
         Job::one("command/audit", 60, |b| audit(&b.dir)),
         Job::one("command/limits", 120, |b| limits(&b.dir)),
         Job::one("command/book", 60, |_| book()),
@@ -332,6 +335,49 @@ fn exits(dir: &Path) -> Result<String, String> {
         return Err(format!("a missing report: status {code}\n{err}"));
     }
     Ok(String::new())
+}
+
+/// `bulkhead top` looks at a machine that runs meanwhile, and its guest takes no exit for that.
+fn top(dir: &Path) -> Result<String, String> {
+    const LOOKS: usize = 3;
+    let manifest = Manifest::new().bare("guest", "victim", "", &[0], "4 MiB", "");
+    let look = move |folder: &Path| {
+        Command::new(build::target().join("release/bulkhead"))
+            .args(["top", "system.toml", "--once", "--interval", "100", "--attach", "."])
+            .current_dir(folder)
+            .env("BULKHEAD_ARTIFACTS", artifacts())
+            .printed()
+    };
+    let (folder, seen) = (dir.to_owned(), Rc::new(RefCell::new(Vec::new())));
+    let all = Rc::clone(&seen);
+    let ran = run(&manifest, dir, |options| {
+        options.stop = Some(Box::new(move || {
+            let said = look(&folder).ok().filter(|out| out.status.success());
+            let said = said.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+            // Its boot is over.
+            all.borrow_mut().extend(said.filter(|said| said.contains(" running ")));
+            all.borrow().len() == LOOKS
+        }));
+    })?;
+    ran.outcome()?;
+    let exits = |said: &String| -> Option<[String; 2]> {
+        let line = said.lines().find(|line| line.trim_start().starts_with("guest"))?;
+        let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        Some([words.get(4)?.clone(), words.get(5)?.clone()])
+    };
+    let seen = seen.borrow();
+    let all: Vec<_> = seen.iter().filter_map(exits).collect();
+    let late = look(dir)?;
+    let says = String::from_utf8_lossy(&late.stderr).into_owned();
+    if late.status.code() != Some(1) || !says.contains("no machine runs in .") {
+        return Err(format!("no machine: {}\n{says}", late.status));
+    }
+    match all.as_slice() {
+        [_, [before, _], [after, rate]] if before == after && rate == "0.0" => {
+            Ok(format!("{after} exits at each look"))
+        }
+        other => Err(format!("{other:?}\n{}", seen.concat())),
+    }
 }
 
 /// `bulkhead doctor` finds what `make setup` has installed and `make build` has built, and what a folder lacks.

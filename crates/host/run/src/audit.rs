@@ -1,7 +1,7 @@
 //! The audit of a running machine, or of a dump. It translates the plan into the auditor's claim, stops the machine,
 //! and reads its registers and memory.
 
-use crate::{Error, arch};
+use crate::{Error, arch, live};
 use bulkhead_audit::arch::Architecture;
 use bulkhead_audit::claim::{self, Claim};
 use bulkhead_audit::{Finding, RULES, RamFile, Registers, Report, Rule, dump, segments};
@@ -406,11 +406,8 @@ pub fn live(running: &Running, claim: &Claim) -> Result<Audited, Error> {
 /// # Errors
 /// No such machine, an emulator that does not answer, memory that cannot be read.
 pub fn attached(folder: &Path, claim: &Claim) -> Result<Audited, Error> {
-    let mut qmp = Qmp::connect(&folder.join("qmp.sock")).map_err(Error::Machine)?;
-    let ram = json!({"path": "/objects/ram", "property": "mem-path"});
-    let path = qmp.execute("qom-get", ram).map_err(Error::Machine)?;
-    let path = path.as_str().ok_or_else(|| Error::Other(format!("no file of RAM: {path}")))?;
-    let mut machine = InQemu { qmp, ram: path.into(), claim };
+    let (qmp, ram) = live::connect(folder)?;
+    let mut machine = InQemu { qmp, ram, claim };
     let audited = stopped(&mut machine, claim);
     // Whatever came of it: the machine is somebody else's.
     machine.go()?;

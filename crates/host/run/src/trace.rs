@@ -1,14 +1,11 @@
 //! Kernels' traces, out of the machine's memory.
 
-use crate::Error;
-use crate::audit::banks;
-use bulkhead_audit::{Memory, RamFile};
+use crate::{Error, live};
+use bulkhead_audit::Memory as _;
 use bulkhead_image::{Baked, Trace};
 use bulkhead_plan::kernel::{Kernel, Policy};
 use bulkhead_plan::{Guest, Plan};
-use bulkhead_qemu::Qmp;
 use bulkhead_trace::{Budget, Names, Reader, Timeline};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -99,12 +96,7 @@ pub fn attached(
             "no kernel of this manifest traces: `trace` in its `guest`".into(),
         ));
     }
-    let mut qmp = Qmp::connect(&folder.join("qmp.sock")).map_err(Error::Machine)?;
-    let ram = json!({"path": "/objects/ram", "property": "mem-path"});
-    let path = qmp.execute("qom-get", ram).map_err(Error::Machine)?;
-    let path = path.as_str().ok_or_else(|| Error::Other(format!("no file of RAM: {path}")))?;
-    let memory = RamFile::flat(Path::new(path), &banks(&baked.plan))
-        .map_err(|e| Error::Other(format!("{path}: {e}")))?;
+    let memory = live::memory(folder, baked)?;
     let begun = Instant::now();
     let read = |pa: u64, bytes: &mut [u8]| memory.read(pa, bytes);
     if length.is_some() {
