@@ -121,11 +121,13 @@ cp Cargo.lock "$RUST"
 C=$SHARE/sdk/c
 mkdir -p "$C"/{sdk/c/arch,program/c}
 cp -r sdk/include sdk/guest.ld "$C/sdk"
-cp sdk/c/*.[ch] "$C/sdk/c"
+cp sdk/c/*.[ch] sdk/c/cc.sh "$C/sdk/c"
 cp sdk/c/arch/* "$C/sdk/c/arch"
 cp -r program/include program/program.ld "$C/program"
-cp program/c/*.c program/c/build.sh "$C/program/c"
+cp program/c/*.c "$C/program/c"
 cp "$BARE/libbulkhead_sdk_c.a" "$BARE/libbulkhead_program_c.a" "$C/lib"
+
+ln -s ../share/bulkhead/sdk/c/sdk/c/cc.sh "$STAGE/bin/bulkhead-cc"
 
 # Modules for Linux, where DKMS looks for sources.
 for module in linux/*/dkms.conf; do
@@ -143,5 +145,5 @@ mv "$STAGE/$LIST.new" "$STAGE/$LIST"
 # What an older version had, and this one has not, goes.
 remove
 as_owner mkdir -p "$TO"
-as_owner cp -r --no-preserve=ownership "$STAGE/." "$TO"
+as_owner cp -rP --no-preserve=ownership "$STAGE/." "$TO"
 say "installed in $TO; \`$TO/bin/bulkhead new NAME\` makes a project"

@@ -26,9 +26,12 @@ struct Template {
     name: &'static str,
     /// Its sandboxes, in a line.
     about: &'static str,
-    /// Folders of its packages in Rust.
-    members: &'static [&'static str],
-    files: &'static [File],
+    /// Folders of guests and programs.
+    sources: &'static [&'static str],
+    /// Its own files, and those of its language.
+    files: &'static [&'static [File]],
+    /// What a test looks at behind the run: a line of a Makefile.
+    after: Option<&'static str>,
 }
 
 /// Files of a folder of `cli/templates`.
@@ -39,11 +42,23 @@ macro_rules! files {
 }
 
 /// Files of every project.
-const COMMON: &[File] = files!("common":
-    ".cargo/config.toml" ".gitignore" ".vscode/settings.json" "Cargo.toml" "Makefile" "README.md");
+const COMMON: &[File] = files!("common": ".gitignore" "Makefile" "README.md");
 
-/// Pinned with the SDK: another compiler may warn of other things, or not know its words yet.
-const TOOLCHAIN: File = ("rust-toolchain.toml", include_str!("../../../rust-toolchain.toml"));
+/// Files of a project with guests in Rust. The compiler is pinned with the SDK: another one may warn of other things, or
+/// not know its words yet.
+const RUST: &[File] = &[
+    (".cargo/config.toml", include_str!("../../templates/common/.cargo/config.toml")),
+    (".vscode/settings.json", include_str!("../../templates/common/.vscode/settings.json")),
+    ("Cargo.toml", include_str!("../../templates/common/Cargo.toml")),
+    ("rust-toolchain.toml", include_str!("../../../rust-toolchain.toml")),
+];
+
+/// A bare guest of several templates.
+const LOGGER: &[File] = files!("bare":
+    "guests/logger/Cargo.toml" "guests/logger/build.rs" "guests/logger/src/main.rs");
+
+/// Part of the Makefile where guests are in C.
+const GUESTS: &str = include_str!("../../templates/kernel-c/Makefile.guests");
 
 /// Part of `.cargo/config.toml` where crates of others are installed with the SDK.
 const VENDOR: &str = include_str!("../../templates/common/vendor.toml");
@@ -52,19 +67,73 @@ const VENDOR: &str = include_str!("../../templates/common/vendor.toml");
 const MACHINE: &str = "machines/qemu-q35.toml";
 
 /// All templates.
-const TEMPLATES: &[Template] = &[Template {
-    name: "bare",
-    about: "two bare guests in Rust, and a channel from one to the other",
-    members: &["guests/*"],
-    files: files!("bare": "system.toml"
-            "guests/sensor/Cargo.toml" "guests/sensor/build.rs" "guests/sensor/src/main.rs"
-            "guests/logger/Cargo.toml" "guests/logger/build.rs" "guests/logger/src/main.rs"),
-}];
+const TEMPLATES: &[Template] = &[
+    Template {
+        name: "bare",
+        about: "two bare guests in Rust, and a channel from one to the other",
+        sources: &["guests"],
+        files: &[
+            RUST,
+            LOGGER,
+            files!("bare": "system.toml"
+                "guests/sensor/Cargo.toml" "guests/sensor/build.rs" "guests/sensor/src/main.rs"),
+        ],
+        after: None,
+    },
+    Template {
+        name: "linux+bare",
+        about: "a bare guest in Rust that measures, and an unmodified Linux that shows it",
+        sources: &["guests"],
+        files: &[
+            RUST,
+            files!("linux+bare": "system.toml"
+                "guests/sensor/Cargo.toml" "guests/sensor/build.rs" "guests/sensor/src/main.rs"),
+        ],
+        // Linux powers off, however its program has ended.
+        after: Some(
+            "grep -q 'bulkhead-init: exit code 0' target/run/@NAME@/serial1.log || \
+             { echo 'linux: its program failed'; exit 1; }",
+        ),
+    },
+    Template {
+        name: "kernel",
+        about: "a program of the kernel in Rust, each millisecond, beside a bare guest",
+        sources: &["guests", "programs"],
+        files: &[
+            RUST,
+            LOGGER,
+            files!("kernel": "system.toml" "programs/control/Cargo.toml"
+                "programs/control/build.rs" "programs/control/src/main.rs"),
+        ],
+        after: None,
+    },
+    Template {
+        name: "kernel-c",
+        about: "a program of the kernel in C, each millisecond, beside a bare guest in C",
+        sources: &["guests", "programs"],
+        files: &[files!("kernel-c": "system.toml" "guests/hello/main.c" "programs/control/main.c")],
+        after: None,
+    },
+];
+
+impl Template {
+    /// Returns all files of a project of it, as the template has them.
+    fn files(&self) -> impl Iterator<Item = &File> {
+        COMMON.iter().chain(self.files.iter().copied().flatten())
+    }
+
+    /// Tells if its guests are in C alone.
+    fn is_c(&self) -> bool {
+        !self.files().any(|(path, _)| *path == "Cargo.toml")
+    }
+}
 
 /// Places on this machine that a project names.
 struct Places {
     command: String,
     sdk: String,
+    /// Compiles C.
+    cc: String,
     schema: String,
     /// Folder of others' crates; a source tree has none, and cargo fetches them.
     vendor: Option<String>,
@@ -84,16 +153,17 @@ impl Places {
             )
         })?;
         let shared = home.shared();
-        let (sdk, schema, vendor) = match home {
-            Home::Installed(_) => {
-                (shared.join("sdk/rust"), shared.join("schema"), Some(shared.join("vendor")))
-            }
-            Home::Tree(_) => (shared.clone(), shared.join("docs/schema"), None),
+        let tree = matches!(home, Home::Tree(_));
+        let place = |installed: &str, here: &str| match tree {
+            true => shared.join(here),
+            false => shared.join(installed),
         };
+        let vendor = (!tree).then(|| shared.join("vendor"));
         Ok(Self {
             command: plain(&command)?,
-            sdk: plain(&sdk)?,
-            schema: plain(&schema.join("manifest.schema.json"))?,
+            sdk: plain(&place("sdk/rust", ""))?,
+            cc: plain(&place("sdk/c/sdk/c/cc.sh", "sdk/c/cc.sh"))?,
+            schema: plain(&place("schema", "docs/schema").join("manifest.schema.json"))?,
             vendor: vendor.as_deref().map(plain).transpose()?,
             machine: shared.join(MACHINE),
         })
@@ -101,18 +171,22 @@ impl Places {
 
     /// Puts the places and the project's name into a text.
     fn fill(&self, text: &str, name: &str, template: &Template) -> String {
-        let quoted: Vec<_> = template.members.iter().map(|one| format!("{one:?}")).collect();
-        let folders: Vec<_> =
-            template.members.iter().map(|one| one.trim_end_matches("/*")).collect();
+        let members: Vec<_> = template.sources.iter().map(|one| format!("\"{one}/*\"")).collect();
         let vendor = self.vendor.iter().map(|folder| VENDOR.replace("@FOLDER@", folder));
+        let after = template.after.map(|line| format!("\t@{line}\n"));
+        let guests = if template.is_c() { GUESTS } else { "" };
+        // The first ones bring marks of the others.
         let values = [
+            ("@AFTER@\n", &*after.unwrap_or_default()),
+            ("@GUESTS@\n", guests),
+            ("@VENDOR@\n", &vendor.collect::<String>()),
             ("@NAME@", name),
             ("@BULKHEAD@", &self.command),
-            ("@SDK@", &self.sdk),
+            ("@SDK@", self.sdk.trim_end_matches('/')),
+            ("@CC@", &self.cc),
             ("@SCHEMA@", &self.schema),
-            ("@MEMBERS@", &quoted.join(", ")),
-            ("@SOURCES@", &folders.join("` and `")),
-            ("@VENDOR@\n", &vendor.collect::<String>()),
+            ("@MEMBERS@", &members.join(", ")),
+            ("@SOURCES@", &template.sources.join("` and `")),
         ];
         values.iter().fold(text.to_owned(), |text, (mark, value)| text.replace(mark, value))
     }
@@ -171,8 +245,8 @@ fn make(arguments: &Arguments) -> Result<(), String> {
     let machine =
         std::fs::read_to_string(&places.machine).map_err(|e| error(&places.machine, e))?;
     let filled = |(path, text): &File| (*path, places.fill(text, named, template));
-    let mut files: Vec<_> = COMMON.iter().chain(template.files).map(filled).collect();
-    files.extend([(TOOLCHAIN.0, TOOLCHAIN.1.to_owned()), (MACHINE, machine)]);
+    let mut files: Vec<_> = template.files().map(filled).collect();
+    files.push((MACHINE, machine));
     for (path, text) in files {
         let path = folder.join(path);
         let parent = path.parent().unwrap_or(folder);
@@ -201,14 +275,18 @@ mod tests {
         let places = Places {
             command: place(),
             sdk: place(),
+            cc: place(),
             schema: place(),
             vendor,
             machine: PathBuf::new(),
         };
         for template in TEMPLATES {
-            for (path, text) in COMMON.iter().chain(template.files) {
+            for (path, text) in template.files() {
                 let filled = places.fill(text, "mine", template);
-                assert!(!filled.contains('@'), "{}: {path}:\n{filled}", template.name);
+                let mark = filled
+                    .split('@')
+                    .any(|word| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase()));
+                assert!(!mark, "{}: {path}:\n{filled}", template.name);
             }
         }
     }
