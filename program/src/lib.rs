@@ -41,6 +41,13 @@ mod sync;
 pub mod time;
 mod watchdog;
 
+// Cargo gives packages that it builds together the features of each. A thread here has no vector registers.
+#[cfg(target_os = "none")]
+const _: () = assert!(
+    !bulkhead_channel_memory::VECTORS,
+    "a program of the kernel was built together with a bare guest: `cargo build --package` builds them apart"
+);
+
 pub use bulkhead_channel as channel;
 pub use bulkhead_channel_memory::typed;
 pub use bulkhead_guest::{Here, Instructions, Registers, text};

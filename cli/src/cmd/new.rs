@@ -30,7 +30,7 @@ struct Template {
     sources: &'static [&'static str],
     /// Its own files, and those of its language.
     files: &'static [&'static [File]],
-    /// What a test looks at behind the run: a line of a Makefile.
+    /// A test's look behind the run: a line of a Makefile.
     after: Option<&'static str>,
 }
 
@@ -44,8 +44,8 @@ macro_rules! files {
 /// Files of every project.
 const COMMON: &[File] = files!("common": ".gitignore" "Makefile" "README.md");
 
-/// Files of a project with guests in Rust. The compiler is pinned with the SDK: another one may warn of other things, or
-/// not know its words yet.
+/// Files of a project with guests in Rust. The compiler is pinned with the SDK: another one may warn of other things,
+/// or not know its words yet.
 const RUST: &[File] = &[
     (".cargo/config.toml", include_str!("../../templates/common/.cargo/config.toml")),
     (".vscode/settings.json", include_str!("../../templates/common/.vscode/settings.json")),

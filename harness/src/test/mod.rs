@@ -47,6 +47,7 @@ mod mmio;
 mod mutate;
 mod need;
 mod net;
+mod new;
 mod oracle;
 mod outside;
 mod pace;
@@ -94,6 +95,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(verify::jobs());
     jobs.extend(book::jobs());
     jobs.extend(typed::jobs());
+    jobs.extend(new::jobs());
     jobs.extend(fuzz::jobs());
     jobs.extend(oracle::jobs());
     jobs.extend(played::jobs());

@@ -21,6 +21,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, fence};
 
+/// True if copies use the processor's vector registers.
+pub const VECTORS: bool = cfg!(feature = "vectors");
+
 /// A region as this side sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping<'a> {

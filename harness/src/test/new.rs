@@ -1,0 +1,196 @@
+//! A project outside of the tree: made, built and run as its owner does it. Neither the tree nor a network nor cargo's
+//! cache can be read there. Each template passes its own test there. One with a guest that ends badly
+//! fails it.
+
+use super::driver::{Bench, Job, tail};
+use crate::build;
+use crate::program::Program as _;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Templates of the command.
+const TEMPLATES: [&str; 4] = ["bare", "linux+bare", "kernel", "kernel-c"];
+
+/// Longest time of one project's commands.
+const SECONDS: u64 = 240;
+
+/// Tests that are no template's.
+const OTHERS: [(&str, Look); 4] = [
+    ("new/refused", refused),
+    ("new/failing", failing),
+    ("new/command", command),
+    ("new/uninstall", uninstall),
+];
+
+/// Looks at an installation, and says something of it.
+type Look = fn(&Installed) -> Result<String, String>;
+
+pub fn jobs() -> Vec<Job> {
+    let tests = TEMPLATES.iter().map(|template| format!("new/{template}"));
+    let others = OTHERS.iter().map(|(name, _)| (*name).to_owned());
+    // One job, because installing takes a while and writes to one folder of the tree.
+    vec![Job::new("new", tests.chain(others), 900, all)]
+}
+
+fn all(bench: &Bench) {
+    let installed = Installed::make();
+    let each = |look: &dyn Fn(&Installed) -> Result<String, String>| match &installed {
+        Ok(installed) => look(installed),
+        Err(why) => Err(why.clone()),
+    };
+    for template in TEMPLATES {
+        bench.result(&format!("new/{template}"), each(&|installed| own_test(installed, template)));
+    }
+    for (name, look) in OTHERS {
+        bench.result(name, each(&look));
+    }
+}
+
+/// An installation, in a folder outside of the tree.
+struct Installed {
+    folder: PathBuf,
+}
+
+impl Installed {
+    fn make() -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("bulkhead-new-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let installed = Self { folder };
+        let done = installed.script(&[])?;
+        if done.status.success() { Ok(installed) } else { Err(words(&done)) }
+    }
+
+    fn prefix(&self) -> PathBuf {
+        self.folder.join("usr")
+    }
+
+    fn script(&self, arguments: &[&str]) -> Result<Output, String> {
+        let mut script = Command::new(build::root().join("tools/install.sh"));
+        script.args(arguments).env("PREFIX", self.prefix()).env_remove("DESTDIR").printed()
+    }
+
+    /// Types lines in a folder of the installation's where nothing of the tree can be read, and no network is.
+    fn types(&self, lines: &str) -> Result<Output, String> {
+        let (folder, tree) = (self.folder.display(), build::root());
+        let mut script = format!("set -e\nmount -t tmpfs none {}\n", tree.display());
+        let _ = write!(script, "cd {folder}\nexport PATH={folder}/usr/bin:$PATH\n{lines}");
+        let mut shell = Command::new("timeout");
+        shell.arg(SECONDS.to_string()).args(["unshare", "--mount", "--net"]);
+        // Whoever is not root is, in there.
+        if !is_root() {
+            shell.arg("--map-root-user");
+        }
+        shell.args(["bash", "-c", &script]).current_dir("/");
+        for tree in ["CARGO_TARGET_DIR", "BULKHEAD_ARTIFACTS", "MAKEFLAGS", "MAKELEVEL"] {
+            shell.env_remove(tree);
+        }
+        shell.env("CARGO_HOME", self.folder.join("cargo")).env("CARGO_NET_OFFLINE", "true");
+        shell.env("CI", "true").printed()
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// All that a command printed, its last lines.
+fn words(done: &Output) -> String {
+    let both = [&done.stdout[..], &done.stderr[..]].concat();
+    format!("{}\n{}", done.status, tail(&String::from_utf8_lossy(&both)))
+}
+
+/// A project of the template is built and run by its two commands, and passes its own test.
+fn own_test(installed: &Installed, template: &str) -> Result<String, String> {
+    let name = format!("my-{}", template.replace('+', "-"));
+    let done = installed.types(&format!(
+        "test ! -e {}/Cargo.toml\nbulkhead new {name} --template {template}\ncd {name}\nmake\nmake run\nmake test\n\
+         ls target/report.json\n",
+        build::root().display()
+    ))?;
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    match done.status.success() && said.contains("is not disturbed") && !said.contains("BROKEN") {
+        true => Ok(format!("{} promises held", said.matches("  held ").count() / 2)),
+        false => Err(words(&done)),
+    }
+}
+
+/// Names, folders and templates that cannot be are refused, with what would be right.
+fn refused(installed: &Installed) -> Result<String, String> {
+    let cases = [
+        ("Mine", "bare", "a letter first"),
+        ("mine", "bear", "linux+bare"),
+        ("used", "bare", "give another name"),
+    ];
+    for (name, template, expected) in cases {
+        let line =
+            format!("mkdir -p used\ntouch used/file\nbulkhead new {name} --template {template}\n");
+        let done = installed.types(&line)?;
+        if done.status.success() || !String::from_utf8_lossy(&done.stderr).contains(expected) {
+            return Err(format!("{name} {template}: {}", words(&done)));
+        }
+        if exists(&installed.folder.join(name).join("Makefile")) {
+            return Err(format!("{name} was made"));
+        }
+    }
+    Ok(format!("{} refused", cases.len()))
+}
+
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// A guest that ends with another exit code than 0 breaks a promise, and so the project's test fails.
+fn failing(installed: &Installed) -> Result<String, String> {
+    let done = installed.types(
+        "bulkhead new failing --template bare\ncd failing\n\
+         sed -i 's/^    0$/    3/' guests/logger/src/main.rs\nmake test\n",
+    )?;
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let broken = said.lines().find(|line| line.contains("BROKEN logger"));
+    match broken.filter(|_| !done.status.success()) {
+        Some(line) => Ok(line.trim().to_owned()),
+        None => Err(words(&done)),
+    }
+}
+
+/// A command of `[build]` that fails ends `bulkhead run` and `bulkhead build`, with its line; `check` executes none.
+fn command(installed: &Installed) -> Result<String, String> {
+    let change = "bulkhead new command --template kernel-c\ncd command\n\
+                  sed -i '/^run = /s/guests/nothing/' system.toml\n";
+    let line = "system.toml:10: `make --silent nothing` failed";
+    for command in ["bulkhead run system.toml", "bulkhead build system.toml -o image"] {
+        let done = installed.types(&format!("rm -rf command\n{change}{command}\n"))?;
+        if done.status.success() || !String::from_utf8_lossy(&done.stderr).contains(line) {
+            return Err(format!("{command}: {}", words(&done)));
+        }
+    }
+    let done = installed.types("cd command\nbulkhead check system.toml\n")?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    match said.contains("`bulkhead build` makes it") && !said.contains("failed") {
+        true => Ok(line.to_owned()),
+        false => Err(words(&done)),
+    }
+}
+
+/// Removing leaves what others put there, and nothing else.
+fn uninstall(installed: &Installed) -> Result<String, String> {
+    let prefix = installed.prefix();
+    let others = prefix.join("share/bulkhead/own.txt");
+    std::fs::write(&others, "").map_err(|e| format!("{}: {e}", others.display()))?;
+    let done = installed.script(&["--remove"])?;
+    let mut left = Command::new("find");
+    let left = left.arg(&prefix).args(["!", "-type", "d"]).printed()?;
+    let left = String::from_utf8_lossy(&left.stdout).trim().to_owned();
+    match done.status.success() && left == others.display().to_string() {
+        true => Ok("all but what others put there".to_owned()),
+        false => Err(format!("{}\nleft:\n{left}", words(&done))),
+    }
+}
