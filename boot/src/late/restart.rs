@@ -62,10 +62,10 @@ pub fn fill(devices: &Devices, late: &Late, block: Range) -> Result<(), Stop> {
         [0, 1].map(|n| pieces().filter(move |piece| u64::from(piece.start >= LOW_END) == n));
     let end = high
         .clone()
-        .map(|piece| piece.start + piece.len)
+        .map(|piece| piece.start.saturating_add(piece.len))
         .fold(own.start.saturating_add(own.len), u64::max);
     let start = high.map(|piece| piece.start).fold(own.start, u64::min);
-    let whole = Range { start, len: end - start };
+    let whole = Range { start, len: end.saturating_sub(start) };
     if !low.chain([whole]).all(|piece| map.holds(piece)) {
         return Err(Stop::Restart(
             "memory at the places of its kernel and its initrd: they are not this Linux' own",

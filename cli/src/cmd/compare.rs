@@ -2,6 +2,7 @@
 
 use crate::compare::{Compared, compare, percent};
 use crate::{output, page, saved, text};
+use bulkhead_explain::Untrusted;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -27,6 +28,11 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         (Ok(before), Ok(after)) => (before, after),
         (Err(status), _) | (_, Err(status)) => return status,
     };
+    for (report, file) in [(&before, &arguments.before), (&after, &arguments.after)] {
+        if report["promises"].as_array().is_none_or(Vec::is_empty) {
+            output::complain(&format!("{}: no promise was judged in that run", file.display()));
+        }
+    }
     if before["system"] != after["system"] {
         output::complain(&format!("the runs are of {} and {}", before["system"], after["system"]));
     }
@@ -49,7 +55,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     match compared.broken.as_slice() {
         [] => ExitCode::SUCCESS,
-        broken => output::fail(&format!("held before, and does not now: {}", broken.join("; "))),
+        broken => {
+            let broken = Untrusted::new(broken.join("; ")).text();
+            output::fail(&format!("held before, and does not now: {broken}"))
+        }
     }
 }
 
@@ -57,10 +66,12 @@ const HEADS: [&str; 4] = ["figure", "before", "after", "change"];
 
 fn rows(compared: &Compared) -> Vec<Vec<String>> {
     let row = |(name, was, is): &crate::compare::Change| {
-        let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
+        // A report from elsewhere may have anything in its names.
+        let shown = |text: &str| Untrusted::new(text).text();
+        let show = |value: &Option<String>| value.as_deref().map_or("-".into(), shown);
         let change = percent(was.as_deref(), is.as_deref());
         let change = change.map_or(String::new(), |percent| format!("{percent:+.1} %"));
-        vec![name.clone(), show(was), show(is), change]
+        vec![shown(name), show(was), show(is), change]
     };
     compared.changes.iter().map(row).collect()
 }

@@ -5,7 +5,8 @@ use bulkhead_layout::need::MONITORS;
 use bulkhead_qemu::PROGRAM;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 /// Say what this machine has and lacks, each with its mend. It may build and run systems, and guests of one's own.
 /// It may boot an image as a board, or its Linux may go on beside sandboxes. Exit status 1: a system cannot be built
@@ -23,10 +24,13 @@ pub struct Arguments {
 /// Versions of QEMU that emulate what we need begin here: its emulation of the x2APIC.
 const QEMU_LEAST: u32 = 9;
 
+/// How long a program may take to tell its version, which is less than a pipe holds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let usual = || bulkhead_manifest::artifacts(Path::new("system.toml"));
-    let artifacts = arguments.artifacts.clone().unwrap_or_else(usual);
+    let nearest = || bulkhead_manifest::artifacts(Path::new("system.toml"));
+    let artifacts = arguments.artifacts.clone().unwrap_or_else(nearest);
     let all = look(&Machine, &artifacts);
     output::result(&match arguments.format.as_str() {
         "json" => as_json(&all),
@@ -69,8 +73,20 @@ struct Found {
     name: &'static str,
     /// The words of a program about itself, or a path.
     seen: String,
-    /// The mend, if it is missing.
+    /// The mend, if it is missing or in the way.
     mend: Option<String>,
+    /// It is here, and should not be.
+    in_the_way: bool,
+}
+
+impl Found {
+    fn state(&self) -> &'static str {
+        match (&self.mend, self.in_the_way) {
+            (None, _) => "ok",
+            (Some(_), true) => "in the way",
+            (Some(_), false) => "missing",
+        }
+    }
 }
 
 /// The machine that is looked at.
@@ -87,7 +103,23 @@ struct Machine;
 
 impl Looks for Machine {
     fn says(&self, program: &str, arguments: &[&str]) -> Option<String> {
-        let out = Command::new(program).args(arguments).output().ok()?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            // A project's toolchain that is not here is not to be fetched by this.
+            .env("RUSTUP_AUTO_INSTALL", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let begin = Instant::now();
+        while child.try_wait().ok()?.is_none() {
+            if begin.elapsed() > PATIENCE {
+                let _ = child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let out = child.wait_with_output().ok()?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         out.status.success().then(|| text.lines().next().unwrap_or_default().to_owned())
     }
@@ -114,11 +146,11 @@ fn look(machine: &impl Looks, artifacts: &Path) -> Vec<Found> {
     all
 }
 
-/// One that is there, or has a mend.
+/// Makes an entry; without `seen` it is missing.
 fn found(part: Part, name: &'static str, seen: Option<String>, mend: &str) -> Found {
     let missing = seen.is_none();
     let seen = seen.unwrap_or_else(|| "not found".into());
-    Found { part, name, seen, mend: missing.then(|| mend.to_owned()) }
+    Found { part, name, seen, mend: missing.then(|| mend.to_owned()), in_the_way: false }
 }
 
 fn qemu(machine: &impl Looks) -> Found {
@@ -152,7 +184,7 @@ fn built(machine: &impl Looks, folder: &Path) -> Found {
     };
     let mend = "`make build` in the source tree, or `make install` once more; BULKHEAD_ARTIFACTS names another folder";
     let mend = (!missing.is_empty()).then(|| mend.to_owned());
-    Found { part: Part::Run, name: "boot code, monitors, kernel", seen, mend }
+    Found { part: Part::Run, name: "boot code, monitors, kernel", seen, mend, in_the_way: false }
 }
 
 fn rust(machine: &impl Looks) -> Vec<Found> {
@@ -238,29 +270,29 @@ fn board(machine: &impl Looks) -> Vec<Found> {
     ]
 }
 
+/// One that should not be here: `here` says what is.
+fn absent(name: &'static str, here: Option<String>, usual: &str, mend: &str) -> Found {
+    let in_the_way = here.is_some();
+    let seen = here.unwrap_or_else(|| usual.to_owned());
+    Found { part: Part::Linux, name, seen, mend: in_the_way.then(|| mend.to_owned()), in_the_way }
+}
+
 /// Tells if this Linux could go on as a sandbox (docs/under-linux.md).
 fn linux(machine: &impl Looks) -> Vec<Found> {
-    let cmdline = machine.reads(Path::new("/proc/cmdline")).unwrap_or_default();
-    let uses = machine.there(Path::new("/sys/class/iommu"));
-    let left = match (uses, cmdline.contains("amd_iommu=off")) {
-        (false, true) => Some("off by amd_iommu=off".to_owned()),
-        (false, false) => Some("not used by this Linux".to_owned()),
-        (true, _) => None,
-    };
-    let lockdown = machine.reads(Path::new("/sys/kernel/security/lockdown")).unwrap_or_default();
-    let open = (lockdown.is_empty() || lockdown.contains("[none]")).then(|| "none".to_owned());
-    let kvm = machine.there(Path::new("/sys/module/kvm_amd"));
-    let free = (!kvm).then(|| "not loaded".to_owned());
+    let iommu =
+        machine.there(Path::new("/sys/class/iommu")).then(|| "this Linux uses it".to_owned());
+    let lockdown = machine.reads(Path::new("/sys/kernel/security/lockdown"));
+    let chosen =
+        lockdown.as_ref().map(|text| text.split(['[', ']']).nth(1).unwrap_or("?").to_owned());
+    let known = if chosen.is_some() { "none" } else { "unknown: securityfs is not mounted" };
+    let locked = chosen.filter(|chosen| chosen != "none");
+    let kvm = machine.there(Path::new("/sys/module/kvm_amd")).then(|| "loaded".to_owned());
     let module = machine.there(Path::new("/dev/bulkhead")).then(|| "/dev/bulkhead".to_owned());
+    let off = "boot with amd_iommu=off, or use dma = \"unconfined\"";
     vec![
-        found(Part::Linux, "IOMMU", left, "boot with amd_iommu=off, or use dma = \"unconfined\""),
-        found(
-            Part::Linux,
-            "lockdown",
-            open,
-            "Secure Boot off, or no lockdown= on the command line",
-        ),
-        found(Part::Linux, "kvm_amd", free, "rmmod kvm_amd"),
+        absent("IOMMU", iommu, "left alone by this Linux", off),
+        absent("lockdown", locked, known, "Secure Boot off, or no lockdown= on the command line"),
+        absent("kvm_amd", kvm, "not loaded", "rmmod kvm_amd"),
         found(
             Part::Linux,
             "the module",
@@ -273,10 +305,7 @@ fn linux(machine: &impl Looks) -> Vec<Found> {
 fn as_text(all: &[Found]) -> String {
     let mut out = String::new();
     for part in [Part::Run, Part::Rust, Part::C, Part::Media, Part::Board, Part::Linux] {
-        let row = |one: &Found| {
-            let state = if one.mend.is_none() { "ok" } else { "missing" };
-            vec![state.to_owned(), one.name.to_owned(), one.seen.clone()]
-        };
+        let row = |one: &Found| vec![one.state().to_owned(), one.name.to_owned(), one.seen.clone()];
         let of = || all.iter().filter(|one| one.part == part);
         let rows: Vec<_> = of().map(row).collect();
         text::table(&mut out, part.name(), &["state", "name", "seen"], &rows);
@@ -291,7 +320,7 @@ fn as_json(all: &[Found]) -> String {
     let one = |one: &Found| {
         json!({
             "part": one.part.name(), "name": one.name, "seen": one.seen,
-            "ok": one.mend.is_none(), "mend": one.mend,
+            "state": one.state(), "mend": one.mend,
         })
     };
     format!("{:#}\n", json!({ "version": 1, "found": all.iter().map(one).collect::<Vec<_>>() }))
@@ -369,7 +398,8 @@ mod tests {
         assert_eq!(mends(&board, Part::Board), ["PCI Express configuration space"]);
         assert_eq!(mends(&board, Part::Linux), ["IOMMU", "lockdown", "kvm_amd", "the module"]);
         let shown = as_text(&look(&board, Path::new("/artifacts")));
-        for line in ["AMD SVM", "AMD's (IVRS)", "  kvm_amd: rmmod kvm_amd"] {
+        for line in ["AMD SVM", "AMD's (IVRS)", "  kvm_amd: rmmod kvm_amd", "in the way  lockdown"]
+        {
             assert!(shown.contains(line), "{line}: {shown}");
         }
     }

@@ -77,10 +77,10 @@ fn look(live: &Live) -> Result<Snapshot, String> {
 }
 
 fn once(live: &Live, interval: Duration) -> Result<(), String> {
-    let before = look(live)?;
+    let (before, at) = (look(live)?, Instant::now());
     std::thread::sleep(interval);
-    let plan = &live.baked().plan;
-    output::result(&text(&plan.system, &rows(plan, &before, &look(live)?, interval)));
+    let (plan, now) = (&live.baked().plan, look(live)?);
+    output::result(&text(&plan.system, &rows(plan, &before, &now, at.elapsed())));
     Ok(())
 }
 
@@ -117,6 +117,9 @@ fn shown(
                 _ => {}
             }
             continue;
+        }
+        if live.ended() {
+            return Ok(());
         }
         let now = look(live)?;
         seen = rows(plan, &before, &now, at.elapsed());

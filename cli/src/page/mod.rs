@@ -361,6 +361,7 @@ impl Page {
             Ok(planned) => planned,
             Err(why) => return self.note(&format!("No picture: {why}")),
         };
+        self.note("By the manifest as it is now.");
         self.picture(&planned.picture, "the partition");
         self.text("As a table", &planned.table);
         if let Some(schedule) = &planned.schedule {

@@ -4,17 +4,15 @@ pub mod screen;
 
 use crate::text;
 use bulkhead_explain::{SandboxSnapshot, Snapshot, Untrusted, explain, state};
-use bulkhead_layout::report::CAUSE_NAMES;
+use bulkhead_layout::report::{CAUSE_NAMES, MAGIC, State};
 use bulkhead_plan::Plan;
 use std::time::Duration;
 
-/// Lines of a console that are shown.
-const LINES: usize = 8;
-/// Bytes of a console that are looked at for them.
+/// Bytes of a console that are looked at for its last lines.
 const TAIL: u64 = 2048;
 
 /// A sandbox.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default)]
 pub struct Row {
     /// Its name.
     pub name: String,
@@ -32,8 +30,8 @@ pub struct Row {
     pub rings: (u64, f64),
     /// The newest denied access with a record, explained.
     pub newest: Option<String>,
-    /// The last lines of its console.
-    pub console: Vec<String>,
+    /// The last that its first core has said.
+    pub console: Untrusted,
 }
 
 impl Row {
@@ -52,7 +50,12 @@ pub fn rows(plan: &Plan, before: &Snapshot, now: &Snapshot, apart: Duration) -> 
     let rate = |was: u64, is: u64| (is, is.saturating_sub(was) as f64 / seconds);
     let all = plan.sandboxes.iter().zip(&now.sandboxes).enumerate();
     all.map(|(index, (planned, seen))| {
-        let was = before.sandboxes.get(index);
+        let (name, cores) = (planned.name.clone(), text::joined(&planned.cores));
+        // Before its first launch, or in an image that is not this manifest's, there is no report.
+        if seen.report.magic != MAGIC {
+            return Row { name, cores, state: state(State::Absent), ..Row::default() };
+        }
+        let was = before.sandboxes.get(index).filter(|was| was.report.magic == MAGIC);
         let count = |look: Option<&SandboxSnapshot>, of: &dyn Fn(&SandboxSnapshot) -> u64| {
             look.map_or(0, of)
         };
@@ -71,8 +74,8 @@ pub fn rows(plan: &Plan, before: &Snapshot, now: &Snapshot, apart: Duration) -> 
         let records = records.flat_map(|(core, of)| of.kept.iter().map(move |one| (core, one)));
         let newest = records.max_by_key(|(_, denial)| denial.ticks);
         Row {
-            name: planned.name.clone(),
-            cores: text::joined(&planned.cores),
+            name,
+            cores,
             state: state(seen.state),
             restarts: seen.report.restarts,
             exits: exits.filter(|exit| exit.1 > 0).collect(),
@@ -85,11 +88,13 @@ pub fn rows(plan: &Plan, before: &Snapshot, now: &Snapshot, apart: Duration) -> 
     .collect()
 }
 
-/// The last lines that a sandbox' first core has said.
-fn console(seen: &SandboxSnapshot) -> Vec<String> {
-    let Some(core) = seen.cores.first() else { return Vec::new() };
-    let (said, _): (Untrusted, u64) = core.console_since(core.console_written.saturating_sub(TAIL));
-    said.last_rows(LINES, "", None)
+/// The last that a sandbox' first core has said.
+fn console(seen: &SandboxSnapshot) -> Untrusted {
+    let last = seen
+        .cores
+        .first()
+        .map(|core| core.console_since(core.console_written.saturating_sub(TAIL)));
+    last.map(|(said, _)| said).unwrap_or_default()
 }
 
 /// Heads of the table.
@@ -154,7 +159,7 @@ mod tests {
         use ratatui::backend::TestBackend;
         let other = Row {
             name: "rogue".into(),
-            console: vec!["rogue: tries".into()],
+            console: Untrusted::new(format!("{}newest denied access", "rogue: tries ".repeat(9))),
             newest: Some("write to what is flight's".into()),
             ..row()
         };
@@ -164,6 +169,12 @@ mod tests {
             terminal.draw(|frame| screen::draw(frame, "demo", &rows, 1)).unwrap();
             let shown = terminal.backend().to_string();
             let whole = width == 120;
+            // A guest's long line begins no row as a heading does.
+            assert!(
+                !whole
+                    || !shown.contains("│newest denied access \n")
+                        && !shown.contains("│newest denied access\n")
+            );
             for what in ["flight", "rogue: tries", "hypercall", "write to what is flight's"] {
                 assert!(!whole || shown.contains(what), "{what}: {shown}");
             }

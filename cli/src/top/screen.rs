@@ -5,17 +5,28 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Cell, Paragraph, Row as Cells, Table, Wrap};
+use ratatui::widgets::{Block, Cell, Paragraph, Row as Cells, Table, TableState, Wrap};
 
 /// Keys, in words.
 const KEYS: &str = "up, down: another sandbox   q: leave";
 
+/// Lines of a console that are shown.
+const LINES: usize = 8;
+/// Columns of a block's borders.
+const BORDERS: u16 = 2;
+
+/// Rows of the table at least: borders, heads, a sandbox.
+const LEAST: u16 = 4;
+
 /// Draws sandboxes, and details of the chosen one.
 pub fn draw(frame: &mut Frame, system: &str, rows: &[Row], chosen: usize) {
     let height = rows.len().saturating_add(3).try_into().unwrap_or(u16::MAX);
-    let [table, details, keys] =
-        Layout::vertical([Constraint::Max(height), Constraint::Fill(1), Constraint::Length(1)])
-            .areas(frame.area());
+    let [table, details, keys] = Layout::vertical([
+        Constraint::Max(height.min((frame.area().height / 2).max(LEAST))),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let widths = [
         Constraint::Fill(2),
@@ -38,7 +49,9 @@ pub fn draw(frame: &mut Frame, system: &str, rows: &[Row], chosen: usize) {
     });
     let block = Block::bordered().title(format!(" {system} "));
     let all = Table::new(shown, widths).header(Cells::new(HEADS).style(bold)).block(block);
-    frame.render_widget(all, table);
+    // It scrolls so far that the chosen one is to be seen.
+    let mut state = TableState::new().with_selected(Some(chosen));
+    frame.render_stateful_widget(all, table, &mut state);
     if let Some(row) = rows.get(chosen) {
         let mut lines: Vec<Line> = Vec::new();
         lines.push(Line::styled("exits by cause", bold));
@@ -51,7 +64,11 @@ pub fn draw(frame: &mut Frame, system: &str, rows: &[Row], chosen: usize) {
         }
         if !row.console.is_empty() {
             lines.push(Line::styled("console", bold));
-            lines.extend(row.console.iter().map(|line| Line::raw(format!("  {line}"))));
+            // Cut here, and never wrapped: a guest's line looks like no line of ours.
+            let columns = usize::from(details.width.saturating_sub(BORDERS));
+            lines.extend(
+                row.console.last_rows(LINES, "  ", Some(columns)).into_iter().map(Line::raw),
+            );
         }
         let block = Block::bordered().title(format!(" {} ", row.name));
         let text = Paragraph::new(lines).wrap(Wrap { trim: false }).block(block);

@@ -33,7 +33,8 @@ pub fn check(folder: &Path) -> Result<usize, String> {
     if html.matches("src=\"data:image/svg+xml,").count() == 0 {
         return Err("the page has no picture".into());
     }
-    let fetched = ["src=", "href=", "<script", "<link", "<iframe", "@import", "url(", "http:"];
+    let fetched =
+        ["src=", "href=", "<script", "<link", "<iframe", "@import", "url(", "http:", "https:"];
     if let Some(what) = fetched.iter().find(|what| bare.contains(**what)) {
         return Err(format!("the page has {what}"));
     }

@@ -390,8 +390,9 @@ fn doctor() -> Result<String, String> {
     }
     let (code, said, _) = bulkhead(&["doctor", "--artifacts", "docs", "--format", "json"])?;
     let found: serde_json::Value = serde_json::from_str(&said).map_err(|e| e.to_string())?;
-    let lacks =
-        |one: &&serde_json::Value| one["ok"] == false && one["part"] == "to build and run systems";
+    let lacks = |one: &&serde_json::Value| {
+        one["state"] == "missing" && one["part"] == "to build and run systems"
+    };
     let lacking = found["found"].as_array().into_iter().flatten().filter(lacks).count();
     match (code, lacking) {
         (1, 1) => Ok(String::new()),

@@ -1,7 +1,8 @@
 //! PCI as the sandbox sees it: [`bulkhead_pci`] decides, this reaches the hardware.
 //!
 //! Pages that the host mapped are the only way to the physical configuration space. So no monitor waits for another
-//! one's use of ports 0xCF8 and 0xCFC.
+//! one's use of ports 0xCF8 and 0xCFC. A Linux that ran first and has an unconfined PCI uses these ports alone
+//! ([`passes`]).
 
 use crate::{X86, ioapic, iommu, xapic};
 use bulkhead_monitor::contract::alone;

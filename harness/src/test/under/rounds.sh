@@ -35,6 +35,7 @@ words() {
 # Each of the devices that are given away: Linux uses it.
 before() {
     [ $n != 0 ] || words >/tmp/words
+    grep -q "^0000:00:00.0 [0-9a-f]* " /tmp/words || end "no words of a configuration space: $(cat /tmp/words)"
     for pair in $given; do
         disk=${pair#*=}
         appears "$disk"

@@ -81,7 +81,12 @@ impl Image {
         const LOADED_HIGH: u8 = 1;
         let program = Program::parse("its vmlinux", kernel).map_err(|why| why.to_string())?;
         let start = program.segments.iter().map(|s| s.physical).min().unwrap_or(0);
-        let end = program.segments.iter().map(|s| s.physical + s.size).max().unwrap_or(0);
+        let ends = program.segments.iter().map(|s| s.physical.checked_add(s.size));
+        let end = ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
+        let room = end.and_then(|end| u32::try_from(end.checked_sub(start)?).ok());
+        let (Some(end), Some(room)) = (end, room) else {
+            return Err("its vmlinux takes more than 4 GiB, or nothing".into());
+        };
         let header = vec![
             (setup::BOOT_FLAG, 0xAA55u16.to_le_bytes().to_vec()),
             (setup::MAGIC, MAGIC.to_vec()),
@@ -89,7 +94,7 @@ impl Image {
             (setup::LOADFLAGS, vec![LOADED_HIGH]),
             (setup::KERNEL_ALIGNMENT, 0x0020_0000u32.to_le_bytes().to_vec()),
             (zero::PREF_ADDRESS, start.to_le_bytes().to_vec()),
-            (zero::INIT_SIZE, ((end - start) as u32).to_le_bytes().to_vec()),
+            (zero::INIT_SIZE, room.to_le_bytes().to_vec()),
         ];
         let mut pieces = Vec::new();
         // By physical addresses: the kernel starts on tables that map memory to itself.

@@ -197,7 +197,7 @@ impl<V: Virtualization> Target for V {
         config.cpuid = tail.append(if runs { &[] } else { V::CPUID });
         // A Linux that finds the ports makes two exits of each access, and a thousand
         // to see that they work. Without them it takes the memory.
-        // One that runs already goes on with them: mediated, or by itself where nothing confines its devices.
+        // A Linux that runs already goes on with them: mediated, or by itself where nothing confines its devices.
         let goes_on = runs && (!sandbox.functions.is_empty() || plan.machine.pci.is_none());
         config.config_ports = u64::from(!linux || goes_on);
         config.clock = u64::from(sandbox.devices.iter().any(|d| d.class == RTC));
