@@ -3,7 +3,7 @@
 
 use crate::{X86, xapic};
 use bulkhead_ioapic::{
-    Aim, Entry, GPA, Lines, MASKED, Message, SELECT, Shadow, TABLE, WINDOW, Wrong,
+    Aim, Entry, GPA, Lines, MASK, MASKED, Message, SELECT, Shadow, TABLE, WINDOW, Wrong,
 };
 use bulkhead_monitor::contract::{alone, pace};
 use bulkhead_monitor_abi::{PAGE, need};
@@ -121,8 +121,12 @@ impl<M: X86> Own<'_, M> {
         let registers = self.lines.registers;
         let at = TABLE.wrapping_add(2 * line);
         let work = || {
-            // The upper half first: the lower one opens the entry, which then aims at the right core already.
-            for (register, value) in [(at.wrapping_add(1), high), (at, low)] {
+            // The upper half first: the lower one opens the entry, which then aims at the right core already. An entry
+            // that closes keeps its upper half, since until then it is open and aims where that says.
+            let open = low & MASK == 0;
+            for (register, value) in
+                [(at.wrapping_add(1), high), (at, low)].into_iter().skip(usize::from(!open))
+            {
                 m.store(registers + SELECT, 4, u64::from(register));
                 late(m);
                 m.store(registers + WINDOW, 4, u64::from(value));
