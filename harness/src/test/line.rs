@@ -9,7 +9,10 @@ use super::wrong::stopped;
 use crate::build;
 use bulkhead_layout::image::BootReport;
 use bulkhead_qemu::Time;
+use bulkhead_run::audit;
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 const SMALL: &str = "4 MiB";
@@ -239,10 +242,13 @@ fn storm() -> Job {
 
 /// Tests cores that are late in the middle of each write to the IOAPIC, for longer than others wait. The others give
 /// up, their guests' instructions come again, and nothing is denied. Monitors share the word that makes cores late.
+/// Audits meanwhile find half an entry, and it aims at no core of others.
 fn late() -> Job {
     Job::one("line/late", 400, |bench| {
         /// Exits by which it opens and closes its line in two lives, in time: 17. Some more.
         const IN_TIME: u64 = 25;
+        /// An entry whose halves were written the other way round was found by a fourth of them.
+        const AUDITS: usize = 20;
         mutate::build_mutants()?;
         let manifest = Manifest::new().ends_with(&["one"]);
         let manifest = serial(manifest, "one", "lines=10 life=2", 0, 0).bare(
@@ -254,11 +260,31 @@ fn late() -> Job {
             "devices = [\"uart1\"]",
         );
         let folder = mutate::monitor_without("line-prompt")?;
+        let manifest = manifest.restarting("late");
+        let baked = bulkhead_run::build(&manifest.load(&bench.dir)?, &folder);
+        let claim = audit::claim(&baked.map_err(|e| e.to_string())?.plan, &folder);
+        let (claim, dir) = (claim.map_err(|e| e.to_string())?, bench.dir.clone());
+        let looks = Rc::new(RefCell::new((0, Vec::new())));
+        let all = Rc::clone(&looks);
         // Cores take turns of a tenth of a millisecond: with longer ones nobody would look while another has the lock.
-        let seen = run(&manifest.restarting("late"), &bench.dir, |o| {
+        let seen = run(&manifest, &bench.dir, |o| {
             o.artifacts = folder;
             o.time = Time::coarse();
+            o.stop = Some(Box::new(move || {
+                let (count, wrong) = &mut *all.borrow_mut();
+                if *count < AUDITS
+                    && let Ok(audited) = audit::attached(&dir, &claim)
+                {
+                    let lines = audited.report.findings.into_iter();
+                    wrong.extend(lines.filter(|f| f.rule.starts_with("line-")).map(|f| f.message));
+                    *count += 1;
+                }
+                false
+            }));
         })?;
+        let (audits, wrong) = &*looks.borrow();
+        seen.ensure(wrong.is_empty(), format!("{wrong:?} in {audits} audits"))?;
+        seen.ensure(*audits == AUDITS, format!("{audits} audits"))?;
         seen.exited("one")?;
         wrote(&seen, 0, 0, 10)?;
         let s = seen.sandbox("one")?;
@@ -268,7 +294,7 @@ fn late() -> Job {
         seen.ensure(config > IN_TIME, format!("{config} exits: nobody was late"))?;
         let late = seen.sandbox("late")?;
         seen.ensure(late.denials == 0, "the late one was denied something")?;
-        Ok(format!("{config} exits of the other, no denial"))
+        Ok(format!("{config} exits of the other, no denial, {audits} audits"))
     })
 }
 

@@ -337,8 +337,8 @@ fn exits(dir: &Path) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// `bulkhead top` looks at a machine that runs meanwhile. Its guest takes as many exits as one that nobody looks at, and
-/// ends as that does.
+/// `bulkhead top` looks at a machine that runs meanwhile. Its guest takes as many exits as one that nobody looks at,
+/// and ends as that does.
 fn top(dir: &Path) -> Result<String, String> {
     let manifest = Manifest::new().bare("guest", "duty", "rounds=4000", &[0], "8 MiB", "");
     let look = move |folder: &Path| {

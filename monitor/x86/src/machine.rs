@@ -225,8 +225,8 @@ impl<S: Shell> X86 for Frame<S> {
     }
 
     fn store_address(&self, value: u32) {
-        // SAFETY: a port that nobody but this sandbox' Linux uses then. It says which function port 0xCFC means, and that
-        // port is this Linux' own.
+        // SAFETY: a port that nobody but this sandbox' Linux uses then. It says which function port 0xCFC means, and
+        // that port is this Linux' own.
         unsafe { outl(pci::ADDRESS_PORT as u16, value) }
     }
 

@@ -39,7 +39,8 @@ pub const FIRST_VECTOR: u8 = 16;
 /// IOAPICVER without the number of entries. Version 0x11 has no EOI register.
 const VERSION: u32 = 0x11;
 const VECTOR: u32 = 0xFF;
-const MASK: u32 = 1 << 16;
+/// The mask bit of an entry (82093AA, 3.2.4).
+pub const MASK: u32 = 1 << 16;
 const LEVEL: u32 = 1 << 15;
 const ACTIVE_LOW: u32 = 1 << 13;
 const LOGICAL: u32 = 1 << 11;
