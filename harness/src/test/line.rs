@@ -247,7 +247,7 @@ fn late() -> Job {
     Job::one("line/late", 400, |bench| {
         /// Exits by which it opens and closes its line in two lives, in time: 17. Some more.
         const IN_TIME: u64 = 25;
-        /// An entry whose halves were written the other way round was found by a fourth of them.
+        /// A fourth of them finds an entry with halves that were written the other way round.
         const AUDITS: usize = 20;
         mutate::build_mutants()?;
         let manifest = Manifest::new().ends_with(&["one"]);

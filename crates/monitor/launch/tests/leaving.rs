@@ -1,8 +1,9 @@
 //! Exhaustive model of how a Linux that ran before its monitor has its cores back, in every interleaving. It has
 //! `crates/monitor/monitor/src/running.rs` for two cores of the Linux, and the first cores of two other sandboxes. Each
 //! guest may start the others whenever it runs: the Linux both of them, and each of them the other one. The Linux may
-//! begin anew at any time, by its first core's lead: that one ends, or a sandbox that has ended meanwhile asked for it.
-//! An end that its other core finds is not in the model: it harms that Linux alone (docs/decisions/0079-running-restart.md).
+//! begin anew at any time, by its first core's lead. Either that core ends, or a sandbox that has ended meanwhile has
+//! asked for it. An end that its other core finds is not in the model, and harms that Linux alone
+//! (docs/decisions/0079-running-restart.md).
 //!
 //! | step | line of the monitor |
 //! |---|---|
