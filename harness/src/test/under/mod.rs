@@ -89,6 +89,7 @@ pub fn jobs() -> Vec<Job> {
             release(bench, include_str!("locked.sh"), "a locked one keeps the machine")
         }),
         Job::one("under/show", 260, show),
+        Job::one("under/programs", 500, programs),
     ];
     for kernel in ["6.1", "6.1-cloud", "6.12-cloud"] {
         jobs.push(Job::one(format!("under/{kernel}"), 150, move |bench| {
@@ -563,6 +564,34 @@ fn crash_kernel(bench: &Bench, place: &str) -> Result<String, String> {
     complaints(&text)?;
     let said = said(&text, "under: 4 rounds, ");
     if said.ends_with(", 0 pages did not move") { Ok(said) } else { Err(text) }
+}
+
+/// A Debian under the load of its own programs, one of which sends a stream to this host.
+fn programs(bench: &Bench) -> Result<String, String> {
+    const SECONDS: &str = "450";
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let port = free.map_err(|e| e.to_string())?.port().to_string();
+    let mut server = Command::new("iperf3")
+        .args(["--server", "--port", &port])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .map_err(|e| format!("iperf3: {e}"))?;
+    let shown = Command::new(crate::build::root().join("tools/under-linux.sh"))
+        .args(["harness/src/test/under/programs.sh"])
+        .arg(format!("bulkhead.net=e1000e under.port={port}"))
+        .arg(SECONDS)
+        .arg(&bench.dir)
+        .env("CI", "true")
+        .output();
+    let _ = server.kill();
+    let _ = server.wait();
+    let shown = shown.map_err(|e| e.to_string())?;
+    let [said, wrong] = [&shown.stdout, &shown.stderr].map(|text| String::from_utf8_lossy(text));
+    let serial = std::fs::read_to_string(bench.dir.join("serial.log")).unwrap_or_default();
+    match (shown.status.success(), serial.lines().find(|line| line.contains("10 rounds; "))) {
+        (true, Some(line)) => Ok(line.trim().to_owned()),
+        _ => Err(format!("{}\n{said}{wrong}{serial}", shown.status)),
+    }
 }
 
 /// `make run-under-linux`, as a user has it without a terminal.
