@@ -22,11 +22,12 @@ setup: ## install what is missing (as root, with sudo, or say what to run)
 build: setup ## build the command, the guests and what runs inside Linux
 	@tools/build.sh
 
+# PREFIX and DESTDIR reach the script as they were given, in the environment: no shell reads them.
 install: build ## command, SDKs and monitors for projects outside of this tree; PREFIX=/usr/local, DESTDIR=
-	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install.sh
+	@tools/install.sh
 
 uninstall: ## remove exactly what `make install` put there; PREFIX and DESTDIR as there
-	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install.sh --remove
+	@tools/install.sh --remove
 
 artifacts: setup ## kernels, initramfs images and a Debian for the Linux guests, in target/artifacts
 	@tools/artifacts.sh

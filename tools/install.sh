@@ -4,9 +4,14 @@
 #   tools/install.sh            installs to $DESTDIR$PREFIX; PREFIX is /usr/local if it is not given
 #   tools/install.sh --remove   removes exactly what was installed there, by the list that was kept
 #
+# Folders go where the installation made them and nothing is left in them.
+#
 # Everything is put together below target/install first, as whoever built it: cargo's cache is theirs. Only the copying
 # needs the right to write to PREFIX, and takes sudo where that is missing.
 set -euo pipefail
+# Letters have one meaning and one order, and everyone may read what is installed.
+export LC_ALL=C
+umask 022
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
@@ -14,12 +19,18 @@ PREFIX=${PREFIX:-/usr/local}
 TO=${DESTDIR:-}$PREFIX
 STAGE=$ROOT/target/install
 SHARE=$STAGE/share/bulkhead
-# Files and links of an installation, one a line.
+# Files, links and made folders of an installation, one a line; a folder ends with `/`.
 LIST=lib/bulkhead/installed
-VERSION=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-BARE=${CARGO_TARGET_DIR:-target}/x86_64-unknown-none/guest
+BUILT=${CARGO_TARGET_DIR:-target}
+BARE=$BUILT/x86_64-unknown-none/guest
 
 [[ $PREFIX = /* ]] || die "PREFIX is $PREFIX, and has to be an absolute path"
+# As `plain` in cli/src/cmd/new.rs: projects name these paths in Makefiles.
+for variable in PREFIX DESTDIR; do
+    value=${!variable:-}
+    [[ $value != *[^a-zA-Z0-9/._+~,-]* ]] ||
+        die "$variable is \`$value\`; a Makefile can name a path of letters, digits and \`/._-+~,\` alone"
+done
 
 # The nearest folder upwards that is there decides who may write.
 as_owner() { # COMMAND...
@@ -34,40 +45,73 @@ as_owner() { # COMMAND...
     fi
 }
 
-# A list names files below TO alone; folders go once they are empty.
-remove() {
-    [ -f "$TO/$LIST" ] || return 0
-    as_owner bash -s -- "$TO" "$LIST" <<'END'
+# Puts the names of a list in place of those of the list that was kept in TO; with an empty one, all of them go.
+replace() { # NAMES
+    as_owner bash -s -- "$STAGE" "$TO" "$LIST" "$1" <<'END'
 set -euo pipefail
-cd "$1"
-while IFS= read -r file; do
-    case /$file/ in
-    */../* | //*) continue ;;
-    esac
-    rm -f -- "$file"
-done <"$2"
-rm -f -- "$2"
-# Only folders that are Bulkhead's own.
-for own in lib/bulkhead share/bulkhead src/bulkhead-*; do
-    [ ! -d "$own" ] || find "$own" -depth -type d -empty -delete
-done
+export LC_ALL=C
+umask 022
+stage=$1 list=$3 names=$4
+mkdir -p "$2"
+cd "$2"
+refuse() {
+    printf 'error: %s; nothing was changed; make room, or give another PREFIX\n' "$*" >&2
+    exit 1
+}
+keep() { # TEXT
+    mkdir -p "${list%/*}"
+    sort -u <<<"$1" | sed '/^$/d' >"$list.new"
+    mv "$list.new" "$list"
+}
+old=
+[ ! -f "$list" ] || old=$(sort "$list")
+# What does not fit is found before anything is changed. Folders of others do not get into the new list.
+new=
+while IFS= read -r name; do
+    place=${name%/}
+    if [ "$place" = "$name" ]; then
+        [ -L "$place" ] || [ ! -d "$place" ] || refuse "$PWD/$place is a folder, and a file has to be there"
+    elif [ -L "$place" ] || { [ -e "$place" ] && [ ! -d "$place" ]; }; then
+        refuse "$PWD/$place is a link or a file, and a folder has to be there"
+    elif [ -d "$place" ] && ! grep -qxF -e "$name" <<<"$old"; then
+        continue
+    fi
+    new+=$name$'\n'
+done <"$names"
+# Both lists are kept until the copying ends. Whatever ends it early, all that is there can be removed.
+[ -z "$new" ] || keep "$old"$'\n'"$new"
+while IFS= read -r name; do
+    [ "${name%/}" != "$name" ] || continue
+    mkdir -p "$name"
+    # A command that runs keeps its file.
+    find "$stage/$name" -maxdepth 1 ! -type d -exec cp -P --remove-destination -t "$name" {} +
+done <"$names"
+# Names below TO alone.
+gone=$(sort -r <<<"$old" | grep -vxF -e "$new" | grep -vE '^/|//|(^|/)\.\.(/|$)') || true
+while IFS= read -r name; do
+    [ -z "$name" ] || [ "${name%/}" != "$name" ] || rm -f -- "$name"
+done <<<"$gone"
+if [ -n "$new" ]; then keep "$new"; else rm -f -- "$list"; fi
+while IFS= read -r name; do
+    [ "${name%/}" = "$name" ] || rmdir -- "$name" 2>/dev/null || true
+done <<<"$gone"
 END
 }
 
 if [ "${1:-}" = --remove ]; then
     [ -f "$TO/$LIST" ] || die "nothing of Bulkhead is installed in $TO: there is no $TO/$LIST"
-    remove
+    replace /dev/null
     say "removed what was installed in $TO"
     exit 0
 fi
 
-for needed in target/release/bulkhead "$ARTIFACTS/boot" "$ARTIFACTS/kernel" "$BARE/libbulkhead_sdk_c.a"; do
+for needed in "$BUILT/release/bulkhead" "$ARTIFACTS/boot" "$ARTIFACTS/kernel" "$BARE/libbulkhead_sdk_c.a"; do
     [ -e "$needed" ] || die "there is no $needed; run \`make build\` first"
 done
 
 rm -rf "$STAGE"
 mkdir -p "$STAGE"/{bin,lib/bulkhead/artifacts,src} "$SHARE"/{systems,sdk/rust,sdk/c/lib}
-cp target/release/bulkhead "$STAGE/bin"
+cp "$BUILT/release/bulkhead" "$STAGE/bin"
 strip --strip-debug "$STAGE/bin/bulkhead"
 
 # What an image is made of, and the Linux of templates. Then the systems whose guests need no disk, with their guests.
@@ -76,7 +120,8 @@ for monitor in "$ARTIFACTS"/{,vmx-}monitor*; do
     artifacts+=("$(basename "$monitor")")
 done
 for system in systems/*.toml; do
-    mapfile -t guests < <(grep -o 'artifact:[a-z0-9.-]*' "$system" | sed 's/artifact://' | sort -u)
+    found=$(grep -o 'artifact:[a-z0-9.-]*' "$system" | sed 's/artifact://' | sort -u) || die "$system names no artifact"
+    mapfile -t guests <<<"$found"
     [[ " ${guests[*]} " = *.img* ]] && continue
     cp "$system" "$SHARE/systems"
     artifacts+=("${guests[@]}")
@@ -90,9 +135,11 @@ cp -r docs/schema "$SHARE"
 # The Rust SDK: the packages that a guest or a program is made of, in the folders that they have here. A test's
 # dependencies are left out, because nobody tests the SDK there.
 RUST=$SHARE/sdk/rust
-mapfile -t packages < <(cargo tree --offline --locked -q -p bulkhead-sdk -p bulkhead-program -p bulkhead-build \
+found=$(cargo tree --offline --locked -q -p bulkhead-sdk -p bulkhead-program -p bulkhead-build \
     -e normal,build --target x86_64-unknown-none --all-features --prefix none -f '{p}' |
     sed -n "s|.* ($ROOT/\([^)]*\)).*|\1|p" | sort -u)
+[ -n "$found" ] || die "cargo names no package of the SDK in $ROOT"
+mapfile -t packages <<<"$found"
 for package in "${packages[@]}"; do
     mkdir -p "$RUST/$package"
     cp -r "$package/src" "$RUST/$package"
@@ -129,21 +176,20 @@ cp "$BARE/libbulkhead_sdk_c.a" "$BARE/libbulkhead_program_c.a" "$C/lib"
 
 ln -s ../share/bulkhead/sdk/c/sdk/c/cc.sh "$STAGE/bin/bulkhead-cc"
 
-# Modules for Linux, where DKMS looks for sources.
+# Modules for Linux: `dkms add PREFIX/src/NAME-VERSION` copies one to /usr/src, where DKMS looks.
 for module in linux/*/dkms.conf; do
     folder=$(dirname "$module")
     name=$(sed -n 's/^PACKAGE_NAME="\(.*\)"/\1/p' "$module")
-    mkdir "$STAGE/src/$name-$VERSION"
+    version=$(sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' "$module")
+    [ -n "$name" ] && [ -n "$version" ] || die "$module names no PACKAGE_NAME or no PACKAGE_VERSION"
+    mkdir "$STAGE/src/$name-$version"
     for file in "$folder"/{*.[chS],Kbuild,Makefile,dkms.conf,LICENSE*}; do
-        [ ! -f "$file" ] || cp "$file" "$STAGE/src/$name-$VERSION"
+        [ ! -f "$file" ] || cp "$file" "$STAGE/src/$name-$version"
     done
 done
 
 chmod -R u=rwX,go=rX "$STAGE"
-(cd "$STAGE" && find . ! -type d -printf '%P\n' | sort) >"$STAGE/$LIST.new"
-mv "$STAGE/$LIST.new" "$STAGE/$LIST"
-# What an older version had, and this one has not, goes.
-remove
-as_owner mkdir -p "$TO"
-as_owner cp -rP --no-preserve=ownership "$STAGE/." "$TO"
+(cd "$STAGE" && find . -mindepth 1 \( -type d -printf '%P/\n' -o -printf '%P\n' \) | sort) >"$STAGE.list"
+replace "$STAGE.list"
 say "installed in $TO; \`$TO/bin/bulkhead new NAME\` makes a project"
+say "\`dkms add $PREFIX/src/NAME-VERSION\` makes a Linux module known to DKMS"

@@ -46,7 +46,7 @@ compile() { # FILE FLAG...
     $cc $flags "$@" -c "$file" -o "$work/$number.o"
     objects="$objects $work/$number.o"
 }
-# Paths without blanks, as everywhere in tools/.
+# Paths have no blanks.
 for file in $own; do
     case $file in
     *.S) compile "$file" ;;

@@ -27,6 +27,10 @@ fn execute(command: &Command) -> Result<(), String> {
         std::iter::once(program).chain(arguments).map(String::as_str).collect();
     let (written, at) = (written.join(" "), owner::at(&at.place()));
     let mut child = std::process::Command::new(program);
+    // A project's own `make` is not one of the `make` that called this command.
+    for of_make in ["MAKEFLAGS", "MAKELEVEL", "MFLAGS"] {
+        child.env_remove(of_make);
+    }
     // Standard output is for the command's own result.
     child.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(std::io::stderr());
     match child.status() {

@@ -194,11 +194,11 @@ impl Places {
 
 /// A path as text that means itself in a Makefile, in TOML and to a shell.
 fn plain(path: &Path) -> Result<String, String> {
-    let letters = |c: char| c.is_ascii_alphanumeric() || "/._-+~@,".contains(c);
+    let letters = |c: char| c.is_ascii_alphanumeric() || "/._-+~,".contains(c);
     match path.to_str().filter(|text| text.chars().all(letters)) {
         Some(text) => Ok(text.to_owned()),
         None => Err(format!(
-            "{}: a Makefile cannot name this path; install under one of letters, digits and `/._-+~@,` alone",
+            "{}: a Makefile cannot name this path; install under one of letters, digits and `/._-+~,` alone",
             path.display()
         )),
     }
@@ -247,13 +247,14 @@ fn make(arguments: &Arguments) -> Result<(), String> {
     let filled = |(path, text): &File| (*path, places.fill(text, named, template));
     let mut files: Vec<_> = template.files().map(filled).collect();
     files.push((MACHINE, machine));
-    for (path, text) in files {
+    let written = |(path, text): (&str, String)| {
         let path = folder.join(path);
         let parent = path.parent().unwrap_or(folder);
         std::fs::create_dir_all(parent).map_err(|e| error(parent, e))?;
-        std::fs::write(&path, text).map_err(|e| error(&path, e))?;
-    }
-    Ok(())
+        std::fs::write(&path, text).map_err(|e| error(&path, e))
+    };
+    let half = |why| format!("{why}; what was made of {} can be deleted", folder.display());
+    files.into_iter().try_for_each(written).map_err(half)
 }
 
 /// Says which templates there are.
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn no_path_means_something_else_in_a_makefile() {
         assert!(plain(Path::new("/usr/local/bin/bulkhead-0.1_a")).is_ok());
-        for path in ["/a b", "/a$b", "/a#b", "/a\"b", "/a\\b", "/ä"] {
+        for path in ["/a b", "/a@b", "/a$b", "/a#b", "/a\"b", "/a\\b", "/ä"] {
             assert!(plain(Path::new(path)).is_err(), "{path}");
         }
     }

@@ -16,10 +16,11 @@ const TEMPLATES: [&str; 4] = ["bare", "linux+bare", "kernel", "kernel-c"];
 const SECONDS: u64 = 240;
 
 /// Tests that are no template's.
-const OTHERS: [(&str, Look); 4] = [
+const OTHERS: [(&str, Look); 5] = [
     ("new/refused", refused),
     ("new/failing", failing),
     ("new/command", command),
+    ("new/readable", readable),
     ("new/uninstall", uninstall),
 ];
 
@@ -47,6 +48,9 @@ fn all(bench: &Bench) {
     }
 }
 
+/// A folder that was there before, empty.
+const OTHERS_FOLDER: &str = "src/bulkhead-of-others";
+
 /// An installation, in a folder outside of the tree.
 struct Installed {
     folder: PathBuf,
@@ -55,8 +59,9 @@ struct Installed {
 impl Installed {
     fn make() -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("bulkhead-new-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let installed = Self { folder };
+        let others = installed.prefix().join(OTHERS_FOLDER);
+        std::fs::create_dir_all(&others).map_err(|e| format!("{}: {e}", others.display()))?;
         let done = installed.script(&[])?;
         if done.status.success() { Ok(installed) } else { Err(words(&done)) }
     }
@@ -65,9 +70,16 @@ impl Installed {
         self.folder.join("usr")
     }
 
+    /// Runs the script with the umask of private files.
     fn script(&self, arguments: &[&str]) -> Result<Output, String> {
-        let mut script = Command::new(build::root().join("tools/install.sh"));
-        script.args(arguments).env("PREFIX", self.prefix()).env_remove("DESTDIR").printed()
+        let mut script = Command::new("sh");
+        script.args(["-c", "umask 077; exec \"$@\"", "sh"]);
+        script
+            .arg(build::root().join("tools/install.sh"))
+            .args(arguments)
+            .env("PREFIX", self.prefix())
+            .env_remove("DESTDIR")
+            .printed()
     }
 
     /// Types lines in a folder of the installation's where nothing of the tree can be read, and no network is.
@@ -174,23 +186,39 @@ fn command(installed: &Installed) -> Result<String, String> {
     }
     let done = installed.types("cd command\nbulkhead check system.toml\n")?;
     let said = String::from_utf8_lossy(&done.stderr);
-    match said.contains("`bulkhead build` makes it") && !said.contains("failed") {
+    match said.contains("by `bulkhead build`") && !said.contains("failed") {
         true => Ok(line.to_owned()),
         false => Err(words(&done)),
     }
 }
 
-/// Removing leaves what others put there, and nothing else.
+/// Everyone can read what was installed, whoever's umask it was.
+fn readable(installed: &Installed) -> Result<String, String> {
+    let mut private = Command::new("find");
+    private.arg(installed.prefix()).args(["-mindepth", "1", "!", "-path"]);
+    private.arg(installed.prefix().join(OTHERS_FOLDER)).args(["!", "-type", "l"]);
+    private.args(["(", "!", "-perm", "-044", "-o", "-type", "d", "!", "-perm", "-055", ")"]);
+    let private = private.printed()?;
+    match private.status.success() && private.stdout.is_empty() {
+        true => Ok("files and folders, with umask 077".to_owned()),
+        false => Err(words(&private)),
+    }
+}
+
+/// Removing leaves what others put there, and nothing else. Folders go where the installation made them.
 fn uninstall(installed: &Installed) -> Result<String, String> {
     let prefix = installed.prefix();
     let others = prefix.join("share/bulkhead/own.txt");
     std::fs::write(&others, "").map_err(|e| format!("{}: {e}", others.display()))?;
     let done = installed.script(&["--remove"])?;
     let mut left = Command::new("find");
-    let left = left.arg(&prefix).args(["!", "-type", "d"]).printed()?;
-    let left = String::from_utf8_lossy(&left.stdout).trim().to_owned();
-    match done.status.success() && left == others.display().to_string() {
+    let left = left.arg(&prefix).args(["-mindepth", "1", "-printf", "%P\\n"]).printed()?;
+    let left = String::from_utf8_lossy(&left.stdout).into_owned();
+    let mut left: Vec<&str> = left.lines().collect();
+    left.sort_unstable();
+    let expected = ["share", "share/bulkhead", "share/bulkhead/own.txt", "src", OTHERS_FOLDER];
+    match done.status.success() && left == expected {
         true => Ok("all but what others put there".to_owned()),
-        false => Err(format!("{}\nleft:\n{left}", words(&done))),
+        false => Err(format!("{}\nleft:\n{}", words(&done), left.join("\n"))),
     }
 }

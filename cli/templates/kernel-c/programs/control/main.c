@@ -16,7 +16,7 @@ int main(void)
         if (bulkhead_sleep_until(timer, due) != BULKHEAD_OK)
             return 1;
         due += PERIOD_NS;
-        /* Whoever is a period late has missed one. */
+        /* A step that is a period late has missed one. */
         late += bulkhead_now() > due;
         /* Half of the way to its goal. */
         position += (1000 - position) / 2;

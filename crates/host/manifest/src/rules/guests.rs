@@ -243,7 +243,7 @@ pub fn file_missing(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let help = if opened.written.starts_with(artifact::PREFIX) {
             "`make run` makes or fetches the source tree's artifacts; `BULKHEAD_ARTIFACTS` names another folder"
         } else if cx.build.is_some() {
-            "`bulkhead build` makes it, as `[build]` says; paths start at the manifest's folder"
+            "`[build]` has to make it, by `bulkhead build`; paths start at the manifest's folder"
         } else {
             "paths start at the manifest's folder"
         };
