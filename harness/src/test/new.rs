@@ -70,7 +70,7 @@ impl Installed {
         self.folder.join("usr")
     }
 
-    /// Runs the script as someone whose files are private.
+    /// Runs the script with the umask of private files.
     fn script(&self, arguments: &[&str]) -> Result<Output, String> {
         let mut script = Command::new("sh");
         script.args(["-c", "umask 077; exec \"$@\"", "sh"]);
