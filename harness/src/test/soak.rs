@@ -77,7 +77,10 @@ pub const LEFT: [(&str, &str); 97] = [
     ("under/attack-write-mailbox", ATTACKS),
     ("under/attack-write-monitor", ATTACKS),
     ("under/attack-write-start-up", ATTACKS),
-    ("under/programs", "ten rounds under Debian's programs; under/rounds has fifty under loads of ours"),
+    (
+        "under/programs",
+        "ten rounds under Debian's programs; under/rounds has fifty under loads of ours",
+    ),
     ("under/rounds-2000", ROUNDS),
     ("under/xapic-6.12", UNDER),
     ("vmx/autostart-false", VTX),
