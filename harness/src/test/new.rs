@@ -54,12 +54,16 @@ const OTHERS_FOLDER: &str = "src/bulkhead-of-others";
 /// An installation, in a folder outside of the tree.
 struct Installed {
     folder: PathBuf,
+    /// Commands can be typed where neither the tree nor a network is: this machine lets its user have namespaces.
+    hides: bool,
 }
 
 impl Installed {
     fn make() -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("bulkhead-new-{}", std::process::id()));
-        let installed = Self { folder };
+        let tried = hiding("mount").args(["-t", "tmpfs", "none", "/mnt"]).output();
+        let tried = tried.map_err(|e| format!("unshare: {e}"))?;
+        let installed = Self { folder, hides: tried.status.success() };
         let others = installed.prefix().join(OTHERS_FOLDER);
         std::fs::create_dir_all(&others).map_err(|e| format!("{}: {e}", others.display()))?;
         let done = installed.script(&[])?;
@@ -82,18 +86,29 @@ impl Installed {
             .printed()
     }
 
-    /// Types lines in a folder of the installation's where nothing of the tree can be read, and no network is.
+    /// Says how commands are typed, for a verdict.
+    fn remark(&self) -> &'static str {
+        match self.hides {
+            true => "",
+            false => "; the tree was in sight: this machine allows no namespaces",
+        }
+    }
+
+    /// Types lines in a folder of the installation's where nothing of the tree can be read, and no network is. Without
+    /// namespaces both are there, and the verdict says so.
     fn types(&self, lines: &str) -> Result<Output, String> {
         let (folder, tree) = (self.folder.display(), build::root());
-        let mut script = format!("set -e\nmount -t tmpfs none {}\n", tree.display());
-        let _ = write!(script, "cd {folder}\nexport PATH={folder}/usr/bin:$PATH\n{lines}");
-        let mut shell = Command::new("timeout");
-        shell.arg(SECONDS.to_string()).args(["unshare", "--mount", "--net"]);
-        // Whoever is not root is, in there.
-        if !is_root() {
-            shell.arg("--map-root-user");
+        let mut script = "set -e\n".to_owned();
+        if self.hides {
+            let _ = writeln!(
+                script,
+                "mount -t tmpfs none {0}\ntest ! -e {0}/Cargo.toml",
+                tree.display()
+            );
         }
-        shell.args(["bash", "-c", &script]).current_dir("/");
+        let _ = write!(script, "cd {folder}\nexport PATH={folder}/usr/bin:$PATH\n{lines}");
+        let mut shell = if self.hides { hiding("timeout") } else { Command::new("timeout") };
+        shell.arg(SECONDS.to_string()).args(["bash", "-c", &script]).current_dir("/");
         for tree in ["CARGO_TARGET_DIR", "BULKHEAD_ARTIFACTS", "MAKEFLAGS", "MAKELEVEL"] {
             shell.env_remove(tree);
         }
@@ -106,6 +121,17 @@ impl Drop for Installed {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A command that runs a program with mounts and networks of its own. A user who is not root is root in there.
+fn hiding(program: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--net"]);
+    if !is_root() {
+        command.arg("--map-root-user");
+    }
+    command.arg(program);
+    command
 }
 
 fn is_root() -> bool {
@@ -123,13 +149,15 @@ fn words(done: &Output) -> String {
 fn own_test(installed: &Installed, template: &str) -> Result<String, String> {
     let name = format!("my-{}", template.replace('+', "-"));
     let done = installed.types(&format!(
-        "test ! -e {}/Cargo.toml\nbulkhead new {name} --template {template}\ncd {name}\nmake\nmake run\nmake test\n\
-         ls target/report.json\n",
-        build::root().display()
+        "bulkhead new {name} --template {template}\ncd {name}\nmake\nmake run\nmake test\n\
+         ls target/report.json\n"
     ))?;
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     match done.status.success() && said.contains("is not disturbed") && !said.contains("BROKEN") {
-        true => Ok(format!("{} promises held", said.matches("  held ").count() / 2)),
+        true => {
+            let held = said.matches("  held ").count() / 2;
+            Ok(format!("{held} promises held{}", installed.remark()))
+        }
         false => Err(words(&done)),
     }
 }
