@@ -1,5 +1,6 @@
 //! Two reports side by side: figures that differ.
 
+use crate::saved::list;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -46,14 +47,13 @@ const HELD: &str = "held";
 /// Figures of a report by name.
 fn figures(report: &Value) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let name = |value: &Value| value["name"].as_str().unwrap_or("?").to_owned();
     for promise in list(&report["promises"]) {
         let held = if promise["held"] == true { HELD } else { "broken" };
-        all.insert(format!("{PROMISE}{}", name(&promise)), held.to_owned());
+        all.insert(format!("{PROMISE}{}", name(promise)), held.to_owned());
     }
     for sandbox in list(&report["sandboxes"]) {
-        let who = name(&sandbox);
+        let who = name(sandbox);
         for key in ["state", "exit_code", "restarts", "deeds", "denials", "overwritten"] {
             put(&mut all, format!("{who}: {key}"), &sandbox[key]);
         }
@@ -79,7 +79,7 @@ fn figures(report: &Value) -> BTreeMap<String, String> {
         }
     }
     for rule in list(&report["audit"]["rules"]) {
-        put(&mut all, format!("audit: {}", name(&rule)), &rule["findings"]);
+        put(&mut all, format!("audit: {}", name(rule)), &rule["findings"]);
     }
     for part in ["monitor", "boot"] {
         for (key, value) in report[part].as_object().into_iter().flatten() {

@@ -24,3 +24,8 @@ pub fn read(file: &Path) -> Result<Value, String> {
         false => Err(format!("{path}: no report: it has no `sandboxes`")),
     }
 }
+
+/// A list in a report; none as an empty one.
+pub fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}

@@ -19,7 +19,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Err(why) => return output::fail(&why),
     };
     let mut out = format!("{:<14}{:<12}{:>12}{:>12}\n", "sandbox", "cause", "boot", "steady");
-    for sandbox in report["sandboxes"].as_array().into_iter().flatten() {
+    for sandbox in saved::list(&report["sandboxes"]) {
         let name = sandbox["name"].as_str().unwrap_or("?");
         let exits = &sandbox["exits"];
         for cause in bulkhead_layout::report::CAUSE_NAMES {

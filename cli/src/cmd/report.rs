@@ -1,10 +1,10 @@
 //! `bulkhead report`: a run as one page.
 
 use crate::page::{self, Planned};
-use crate::sched::{Report, picture, table};
+use crate::sched::{self, picture, table};
 use crate::{output, saved};
 use bulkhead_manifest::{Options, load};
-use bulkhead_plan::{Guest, System};
+use bulkhead_plan::System;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -70,12 +70,7 @@ fn planned(manifest: &Path, system: &str) -> Result<Planned, String> {
 }
 
 fn schedule(system: &System) -> Result<(Option<String>, String), String> {
-    let mut reports = Vec::new();
-    for wanted in &system.sandboxes {
-        let (sandbox, core) = (&wanted.sandbox, wanted.sandbox.cores.first());
-        let (Guest::Kernel(kernel), Some(core)) = (&sandbox.guest, core) else { continue };
-        reports.push(Report::new(&sandbox.name, *core, kernel, None)?);
-    }
+    let reports = sched::reports(system, None)?;
     let mut times = String::new();
     reports.iter().for_each(|report| table::report(&mut times, report));
     let drawn = (!reports.is_empty()).then(|| picture::svg(&system.name, &reports, false));

@@ -2,9 +2,8 @@
 
 use super::ManifestArguments;
 use crate::output;
-use crate::sched::{Report, json, picture, table};
+use crate::sched::{self, Report, json, picture, table};
 use bulkhead_manifest::{Options, load, time};
-use bulkhead_plan::Guest;
 use clap::ValueEnum;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,15 +68,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     let system = &checked.system;
-    let mut reports = Vec::new();
-    for wanted in &system.sandboxes {
-        let (sandbox, core) = (&wanted.sandbox, wanted.sandbox.cores.first());
-        let (Guest::Kernel(kernel), Some(core)) = (&sandbox.guest, core) else { continue };
-        match Report::new(&sandbox.name, *core, kernel, arguments.duration) {
-            Ok(report) => reports.push(report),
-            Err(why) => return output::fail(&format!("`{}`: {why}", sandbox.name)),
-        }
-    }
+    let reports = match sched::reports(system, arguments.duration) {
+        Ok(reports) => reports,
+        Err(why) => return output::fail(&why),
+    };
     if reports.is_empty() {
         return output::fail(&format!("no sandbox of `{}` runs a kernel", system.name));
     }

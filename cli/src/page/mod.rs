@@ -4,6 +4,7 @@
 
 mod timeline;
 
+use crate::saved::list;
 use crate::svg::escape;
 use serde_json::Value;
 use std::fmt::Write;
@@ -417,10 +418,6 @@ fn text(value: &Value) -> String {
 /// A whole number; null as none.
 fn number(value: &Value) -> String {
     value.as_u64().map_or_else(|| text(value), grouped)
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A number with a comma before each three digits.

@@ -1,6 +1,7 @@
 //! A lane for each sandbox: its lives, the answers to its failures, and the first access that each condition refused.
 
-use super::{list, microseconds, text};
+use super::{microseconds, text};
+use crate::saved::list;
 use crate::svg::escape;
 use serde_json::Value;
 use std::fmt::Write;

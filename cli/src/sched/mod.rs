@@ -8,7 +8,24 @@ pub mod table;
 
 use bulkhead_plan::admission::{Analysis, Blocking, Refusal, Share, Unanalysed};
 use bulkhead_plan::kernel::{Kernel, Policy, Test};
+use bulkhead_plan::{Guest, System, Wanted};
 use simulate::Simulated;
+
+/// Judges all kernels of a system.
+///
+/// # Errors
+/// A schedule that cannot be simulated; with its sandbox.
+pub fn reports(system: &System, duration: Option<u64>) -> Result<Vec<Report<'_>>, String> {
+    system.sandboxes.iter().filter_map(|wanted| of(wanted, duration).transpose()).collect()
+}
+
+/// Judges the kernel of a sandbox, if it has one.
+fn of(wanted: &Wanted, duration: Option<u64>) -> Result<Option<Report<'_>>, String> {
+    let (sandbox, core) = (&wanted.sandbox, wanted.sandbox.cores.first());
+    let (Guest::Kernel(kernel), Some(core)) = (&sandbox.guest, core) else { return Ok(None) };
+    let report = Report::new(&sandbox.name, *core, kernel, duration);
+    report.map(Some).map_err(|why| format!("`{}`: {why}", sandbox.name))
+}
 
 /// A kernel, judged.
 pub struct Report<'a> {
