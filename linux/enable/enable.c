@@ -480,7 +480,7 @@ static void *boot_params(void)
 	return page;
 }
 
-static int enable(const struct bh_image *image)
+static int enable(const struct bh_bytes *image)
 {
 	const u8 __user *from = (const u8 __user *)(uintptr_t)image->address;
 	struct bh_file file;
@@ -567,7 +567,7 @@ static int enable(const struct bh_image *image)
 	pr_info("bulkhead: %llu MiB at %#llx and %u cores are other sandboxes' now; %llu us in all, %llu of them with all cores stopped\n",
 		machine.len >> 20, machine.at, machine.count, machine.whole / 1000, machine.entry / 1000);
 	if (machine.mediated)
-		bh_plug();
+		bh_plug(NULL);
 	return 0;
 failed:
 	if (others)
@@ -588,12 +588,10 @@ static int disable(void)
 
 	if (!machine.on)
 		return -ENOENT;
-	err = bh_ends_can_go();
+	/* While its monitor still answers for them. */
+	err = machine.mediated ? bh_unplug(NULL) : 0;
 	if (err)
 		return err;
-	/* While its monitor still answers for them. */
-	if (machine.mediated)
-		bh_unplug();
 	atomic_set(&answer, UNASKED);
 	err = stop_machine(leave, machine.late, cpu_online_mask);
 	if (!err && atomic_read(&answer) != GRANTED) {
@@ -603,7 +601,7 @@ static int disable(void)
 	if (!err && fails(10))
 		err = -EIO;
 	if (err && machine.mediated)
-		bh_plug();
+		bh_plug(NULL);
 	if (err)
 		return err;
 	cpu_hotplug_enable();
@@ -620,17 +618,38 @@ static int disable(void)
 	return 0;
 }
 
+/* Has the functions of a channel come or go. */
+static int end_of(const struct bh_bytes *bytes, int (*does)(const char *channel))
+{
+	char name[BH_ENDS_NAME_LEN + 1] = {};
+
+	if (!bytes->len || bytes->len > BH_ENDS_NAME_LEN)
+		return -EINVAL;
+	if (copy_from_user(name, (void __user *)(uintptr_t)bytes->address, bytes->len))
+		return -EFAULT;
+	return does(name);
+}
+
 static long control(struct file *unused, unsigned int request, unsigned long argument)
 {
-	struct bh_image image;
+	struct bh_bytes bytes = {};
 	struct bh_state state = {};
 	long err;
+
+	if (_IOC_SIZE(request) == sizeof(bytes) && copy_from_user(&bytes, (void __user *)argument, sizeof(bytes)))
+		return -EFAULT;
 
 	if (mutex_lock_interruptible(&lock))
 		return -EINTR;
 	switch (request) {
 	case BH_ENABLE:
-		err = copy_from_user(&image, (void __user *)argument, sizeof(image)) ? -EFAULT : enable(&image);
+		err = enable(&bytes);
+		break;
+	case BH_PLUG:
+		err = end_of(&bytes, bh_plug);
+		break;
+	case BH_UNPLUG:
+		err = end_of(&bytes, bh_unplug);
 		break;
 	case BH_DISABLE:
 		err = disable();

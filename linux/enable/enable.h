@@ -34,10 +34,13 @@ int bh_take_functions(void);
 int bh_found_again(void);
 void bh_give_functions(void);
 
-/* ends.c: has the functions of channels come and go, and their driver. Tells if nobody uses one of them. */
-int bh_ends_can_go(void);
-void bh_plug(void);
-void bh_unplug(void);
+/*
+ * ends.c: has the functions of channels come and go, and their driver. Tells if nobody uses one of them. They are those
+ * of one channel, by its name, or all of them, without one.
+ */
+int bh_ends_can_go(const char *channel);
+int bh_plug(const char *channel);
+int bh_unplug(const char *channel);
 int bh_ends_begin(void);
 void bh_ends_end(void);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ends of channels: PCI functions that no hardware has. This Linux gets them with an image, and loses them with it. A
- * process waits for the interrupt of one by UIO. Those of virtio devices have a driver of their own (linux/module).
+ * Ends of channels: PCI functions that no hardware has. A Linux that ran first gets them with an image, and loses them
+ * with it. In any Linux those of a sandbox that comes and goes do so, too. A process waits for the interrupt of one by
+ * UIO. Those of virtio devices have a driver of their own (linux/module).
  */
 #include <linux/interrupt.h>
 #include <linux/pci.h>
@@ -13,26 +14,39 @@
 #define DEVICE (BH_ENDS >> 16)
 
 /* A function of the specification keeps its addresses: the image has chosen them. */
-static void plug(struct pci_bus *bus, u32 devfn)
+static int plug(struct pci_bus *bus, u32 devfn)
 {
 	struct pci_dev *dev = pci_get_slot(bus, devfn);
 	int i;
 
 	if (dev) {
 		pci_dev_put(dev);
-		return;
+		return 0;
 	}
 	dev = pci_scan_single_device(bus, devfn);
 	if (!dev)
-		return;
+		return -ENODEV;
 	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
 		if (pci_resource_len(dev, i) && pci_claim_resource(dev, i)) {
 			pci_err(dev, "bulkhead: BAR %d is somebody else's: this channel is not there\n", i);
 			pci_stop_and_remove_bus_device(dev);
-			return;
+			return -EBUSY;
 		}
 	}
 	pci_bus_add_device(dev);
+	return 0;
+}
+
+/* Tells if an end is one of this channel; without a name all are. */
+static bool is_of(struct pci_bus *bus, u32 devfn, const char *channel)
+{
+	char name[BH_ENDS_NAME_LEN + 1] = {};
+	u32 i;
+
+	for (i = 0; channel && i < BH_ENDS_NAME_LEN; i += 4)
+		if (pci_bus_read_config_dword(bus, devfn, BH_ENDS_NAME + i, (u32 *)(name + i)))
+			return false;
+	return !channel || !strcmp(name, channel);
 }
 
 static bool is_end(const struct pci_dev *dev)
@@ -41,13 +55,13 @@ static bool is_end(const struct pci_dev *dev)
 }
 
 /* A disk that is mounted would lose what it has not written yet. */
-int bh_ends_can_go(void)
+int bh_ends_can_go(const char *channel)
 {
 	struct pci_dev *dev = NULL;
 	int err;
 
 	while ((dev = pci_get_device(VENDOR, DEVICE, dev))) {
-		err = is_end(dev) ? bh_in_use(dev) : 0;
+		err = is_end(dev) && is_of(dev->bus, dev->devfn, channel) ? bh_in_use(dev) : 0;
 		if (err) {
 			pci_dev_put(dev);
 			return err;
@@ -57,39 +71,46 @@ int bh_ends_can_go(void)
 }
 
 /* They are on bus 0, where the machine has nothing. */
-void bh_plug(void)
+int bh_plug(const char *channel)
 {
 	struct pci_bus *bus = pci_find_bus(0, 0);
 	u32 devfn, ids;
+	int err = 0, failed;
 
 	if (!bus)
-		return;
+		return 0;
 	pci_lock_rescan_remove();
 	for (devfn = 0; devfn < 256; devfn++) {
+		failed = 0;
 		if (!pci_bus_read_config_dword(bus, devfn, PCI_VENDOR_ID, &ids) && ids == BH_ENDS)
-			plug(bus, devfn);
+			failed = is_of(bus, devfn, channel) ? plug(bus, devfn) : 0;
 		else if (!PCI_FUNC(devfn))
 			devfn |= 7;
+		err = err ? err : failed;
 	}
 	pci_unlock_rescan_remove();
+	return err;
 }
 
-void bh_unplug(void)
+int bh_unplug(const char *channel)
 {
 	struct pci_bus *bus = pci_find_bus(0, 0);
 	struct pci_dev *dev;
 	u32 devfn;
+	int err;
 
 	if (!bus)
-		return;
+		return 0;
 	pci_lock_rescan_remove();
-	for (devfn = 0; devfn < 256; devfn++) {
+	err = bh_ends_can_go(channel);
+	for (devfn = 0; devfn < 256 && !err; devfn++) {
 		dev = pci_get_slot(bus, devfn);
-		if (dev && is_end(dev))
+		if (dev && is_end(dev) && is_of(bus, devfn, channel))
 			pci_stop_and_remove_bus_device(dev);
 		pci_dev_put(dev);
 	}
 	pci_unlock_rescan_remove();
+	return err;
 }
 
 /* The process reads how many there were. */

@@ -25,6 +25,8 @@
 #define BH_ENDS 0x4106110a
 #define BH_ENDS_SUBSYSTEM 0x4248
 #define BH_ENDS_CLASS 0xff4248
+#define BH_ENDS_NAME 0x70
+#define BH_ENDS_NAME_LEN 0x20
 #define BH_RELEASE 0x4248000e
 #define BH_NULL 0x42480000
 #define BH_OK 0x0ull

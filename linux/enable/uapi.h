@@ -6,8 +6,8 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/* An image in memory of the caller. */
-struct bh_image {
+/* An image, or the name of a channel, in memory of the caller. */
+struct bh_bytes {
 	__u64 address;
 	__u64 len;
 };
@@ -25,8 +25,11 @@ struct bh_state {
 	__u64 whole;
 };
 
-#define BH_ENABLE _IOW('B', 1, struct bh_image)
+#define BH_ENABLE _IOW('B', 1, struct bh_bytes)
 #define BH_DISABLE _IO('B', 2)
 #define BH_STATE _IOR('B', 3, struct bh_state)
+/* The PCI functions of a channel come, or go: none goes while one is in use (EIO, and the log says which). */
+#define BH_PLUG _IOW('B', 4, struct bh_bytes)
+#define BH_UNPLUG _IOW('B', 5, struct bh_bytes)
 
 #endif

@@ -4,6 +4,7 @@
 use super::driver::{Bench, Job};
 use super::evidence::screen::Terminal;
 use super::system::{Manifest, NEWER, OLDER, Seen, artifacts, run_audited};
+use super::under::bays;
 use bulkhead_initramfs::{Archive, Entry};
 use bulkhead_layout::map::GUEST_LOW_END;
 use bulkhead_layout::report::Kind;
@@ -18,6 +19,7 @@ pub fn jobs() -> Vec<Job> {
     jobs.push(Job::one("control/console", 240, consoles));
     jobs.push(Job::one("control/load", 240, loaded));
     jobs.push(Job::one("control/create", 240, created));
+    jobs.push(Job::one("control/hotplug", 240, plugged));
     jobs
 }
 
@@ -45,7 +47,8 @@ pub fn initramfs(
     for (path, bytes) in files {
         more.add(path, Entry::File(0o644, bytes.clone()));
     }
-    let base = artifacts().join("ctl.cpio");
+    let modules = script.contains("/dev/bulkhead");
+    let base = artifacts().join(if modules { "virtio.cpio" } else { "ctl.cpio" });
     let base = std::fs::read(&base).map_err(|e| format!("{}: {e}", base.display()))?;
     std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
     let path = bench.dir.join("ctl.cpio");
@@ -430,6 +433,18 @@ const CREATES: &[(&str, &str)] = &[
     ("end", "bulkheadctl destroy third; bulkheadctl destroy lidar; bulkheadctl list"),
     ("race", "for n in 1 2 3 4; do bulkheadctl create /camera.toml & done; wait"),
 ];
+
+/// Channels to a bay come and go as PCI functions with each part.
+fn plugged(bench: &Bench) -> Result<String, String> {
+    let mut manifest = ground(NEWER);
+    manifest.0 += "stop = [\"bay\"]\nstart = [\"bay\"]\nrestart = [\"bay\"]\nobserve = [\"bay\"]\n";
+    manifest.0 += &bays::bay(1);
+    manifest.0 += bays::CHANNELS;
+    initramfs(Some(&manifest), bench, bays::SCRIPT, &bays::parts()?)?;
+    let seen = run_audited(&manifest, &bench.dir, 220)?;
+    let said = seen.serial(1)?;
+    bays::came_and_went(said).map_err(|why| seen.wrong(why))
+}
 
 /// A part's file.
 fn part(name: &str, program: &str, args: &str, memory: &str, more: &str) -> Vec<u8> {

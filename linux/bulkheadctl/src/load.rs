@@ -130,7 +130,7 @@ pub fn target<'a>(
             machine.info.name
         ));
     };
-    // By its address: a Linux that ran first has no PCI function for it.
+    // By its address: not every Linux that ran first has PCI functions for channels.
     let open = Registers::memory(gpa, room);
     let open = open.map_err(|why| format!("channel {channel}: {why}"))?;
     Ok((Other { machine, index, name, wait }, open, room))

@@ -13,6 +13,7 @@ mod show;
 mod under;
 mod why;
 
+use bulkhead_linux::late;
 use machine::Machine;
 use show::Form;
 use std::path::PathBuf;
@@ -35,6 +36,7 @@ const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
   unload SANDBOX           the image's program again; restarts it
   create PART.toml         what the file describes, in a bay that fits
   destroy NAME             ends what was created; its bay is vacant again
+  plug                     the PCI functions of channels to what was created come, and those to vacant bays go
   machine enable IMAGE     starts an image of `bulkhead build --under-linux`; this Linux becomes a sandbox
   machine disable          ends it, when the others have ended; stops those that let it (release)
   machine status           tells if an image runs
@@ -105,7 +107,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
     }
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     match words[..] {
-        ["list" | "kick" | "lock" | "unlock"]
+        ["list" | "kick" | "lock" | "unlock" | "plug"]
         | ["status" | "exits" | "denials", ..]
         | ["stop" | "start" | "restart" | "unload" | "create" | "destroy", _]
         | ["load", _, _]
@@ -123,7 +125,15 @@ fn run(options: &Options) -> Result<String, Wrong> {
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     match words[..] {
         ["kick"] => return kick::kick(),
-        ["machine", "enable", file] => return under::enable(file),
+        ["machine", "enable", file] => {
+            let says = under::enable(file)?;
+            // Without a manifest nobody knows which sandboxes are bays: all functions stay.
+            let machine = Machine::open()?;
+            if let Ok(why) = why::Reader::open(options.manifest.as_deref(), &machine) {
+                part::agree(&machine, &why, options.wait)?;
+            }
+            return Ok(says);
+        }
         ["machine", "disable"] => return under::disable(options.wait),
         ["machine", ..] => return under::status(),
         _ => {}
@@ -147,6 +157,10 @@ fn run(options: &Options) -> Result<String, Wrong> {
         ["load", name, file] => load::load(&machine, name, file, options.wait, &why()),
         ["create", file] => part::create(&machine, file, options.wait, &why()),
         ["destroy", name] => part::destroy(&machine, name, options.wait, &why()),
+        ["plug"] => {
+            late::state().map_err(|_| "nothing to ask: modprobe bulkhead")?;
+            part::agree(&machine, &why()?, options.wait).map(|()| String::new())
+        }
         ["unload", name] => load::unload(&machine, name, options.wait, &why()),
         [request, name] => {
             let why = why();

@@ -10,8 +10,10 @@ use bulkhead_explain::state as name_of;
 use bulkhead_image::pack_with;
 use bulkhead_layout::map::GUEST_LOW_END;
 use bulkhead_layout::report::State;
+use bulkhead_linux::late;
 use bulkhead_manifest::{Options, part, render};
 use std::fs::{File, TryLockError};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -40,13 +42,18 @@ pub fn create(
     let packed = pack_with(&program, &bytes, end, &fit.args).map_err(|why| why.to_string())?;
     set_label(&channel, room, &fit.name);
     match run(&other, &channel, room, (&program, &packed), why) {
-        Ok(now) if lives(now.state) => Ok(format!("{} is created in bay {}\n", fit.name, fit.bay)),
-        Ok(now) => Ok(format!(
-            "{} is created in bay {1}; it is {2} already: bulkheadctl denials {1}, bulkheadctl console {1}\n",
-            fit.name,
-            fit.bay,
-            name_of(now.state)
-        )),
+        Ok(now) => {
+            let mut says = format!("{} is created in bay {}", fit.name, fit.bay);
+            if !lives(now.state) {
+                says += &format!(
+                    "; it is {1} already: bulkheadctl denials {0}, bulkheadctl console {0}",
+                    fit.bay,
+                    name_of(now.state)
+                );
+            }
+            agree(machine, reader, wait).map_err(|why| format!("{says}; {why}"))?;
+            Ok(says + "\n")
+        }
         Err(wrong) => {
             // Nothing is left of it, whatever the monitors say to a restart.
             wipe(&channel, room);
@@ -71,12 +78,51 @@ pub fn destroy(
         format!("no bay has `{name}`; there is {there}")
     })?;
     let (other, channel, room) = target(machine, &bay, wait)?;
-    clear(&other, &channel, room, why)?;
+    // Their devices come to an end while the other side lives. One that is in use stays, and the part with it.
+    plug(&leads_to(reader, &[other.index]), late::unplug)?;
+    clear(&other, &channel, room, why).inspect_err(|_| {
+        let _ = agree(machine, reader, wait);
+    })?;
     let gone = other.until("that it is vacant", |now| !lives(now.state) && !now.loaded)?;
     match gone.state {
         State::Exited => Ok(format!("{name} is gone; bay {bay} is vacant\n")),
         _ => Err(other.is(gone).trim_end().to_owned()),
     }
+}
+
+/// This sandbox' channels that lead to these bays, and nowhere else.
+fn leads_to<'a>(reader: &'a Reader, bays: &[usize]) -> Vec<&'a str> {
+    let all = reader.channels().into_iter();
+    let only = all.filter(|(_, ends)| !ends.is_empty() && ends.iter().all(|n| bays.contains(n)));
+    only.map(|(name, _)| name).collect()
+}
+
+/// Has the PCI functions of these channels come or go. Without the module they are there for good.
+fn plug(channels: &[&str], does: fn(&str) -> io::Result<()>) -> Result<(), Wrong> {
+    for name in channels {
+        match does(name) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                return Err(format!(
+                    "the PCI functions of channel `{name}`: {why}; the kernel's log has the reason (dmesg)"
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Has those channels be there as PCI functions that lead to a sandbox that is there. Those to vacant bays go.
+pub fn agree(machine: &Machine, reader: &Reader, wait: Duration) -> Result<(), Wrong> {
+    let all: Vec<_> = bays(machine, reader, wait).collect();
+    let index = |(bay, _): &(&str, Option<String>)| machine.index(bay).ok();
+    let own: Vec<_> = all.iter().filter_map(index).collect();
+    let vacant: Vec<_> = all.iter().filter(|(_, part)| part.is_none()).filter_map(index).collect();
+    let gone = leads_to(reader, &vacant);
+    let mut there = leads_to(reader, &own);
+    there.retain(|name| !gone.contains(name));
+    plug(&there, late::plug)?;
+    plug(&gone, late::unplug)
 }
 
 /// Keeps others of this command from creating and destroying meanwhile: a lock on the system's manifest.

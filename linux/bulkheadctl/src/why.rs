@@ -7,7 +7,8 @@ use bulkhead_explain::{Explained, explain, owner};
 use bulkhead_layout::report::{CONDITION_NAMES, Denial, KIND_NAMES};
 use bulkhead_linux::late;
 use bulkhead_manifest::{Options, load, render};
-use bulkhead_plan::{Plan, RIGHTS};
+use bulkhead_plan::{Channel, Part, Plan, RIGHTS};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 const PLACE: &str = "/etc/bulkhead/system.toml";
@@ -49,6 +50,20 @@ impl Reader {
     /// Tells if it has a sandbox that is a bay.
     pub fn bay(&self, sandbox: usize) -> bool {
         self.plan.as_ref().and_then(|plan| plan.sandboxes.get(sandbox)).is_some_and(|one| one.bay)
+    }
+
+    /// Channels of this sandbox that can be PCI functions, each with the sandboxes at its other ends.
+    pub fn channels(&self) -> BTreeMap<&str, BTreeSet<usize>> {
+        let mut all = BTreeMap::<_, BTreeSet<_>>::new();
+        let own = |channel: &&Channel| channel.writes(self.own.0) || channel.reads(self.own.0);
+        let regions = self.plan.iter().flat_map(|plan| &plan.channels);
+        for region in regions.filter(own).filter(|region| region.part != Part::Program) {
+            let ends = region.to.iter().copied().chain([region.from]);
+            all.entry(region.name.as_str())
+                .or_default()
+                .extend(ends.filter(|end| *end != self.own.0));
+        }
+        all
     }
 
     /// Where a sandbox's RAM from 0 on ends, if there is a manifest.

@@ -6,11 +6,17 @@ use std::os::fd::AsRawFd;
 
 const DEVICE: &str = "/dev/bulkhead";
 
-/// `struct bh_image`.
+/// `struct bh_bytes`.
 #[repr(C)]
-struct Image {
+struct Bytes {
     address: u64,
     len: u64,
+}
+
+impl Bytes {
+    fn of(bytes: &[u8]) -> Self {
+        Self { address: bytes.as_ptr() as u64, len: bytes.len() as u64 }
+    }
 }
 
 /// State of the machine: `struct bh_state`.
@@ -33,9 +39,11 @@ pub struct State {
 
 mod request {
     #![allow(missing_docs, reason = "what the macros make has no place for a comment")]
-    nix::ioctl_write_ptr!(enable, b'B', 1, super::Image);
+    nix::ioctl_write_ptr!(enable, b'B', 1, super::Bytes);
     nix::ioctl_none!(disable, b'B', 2);
     nix::ioctl_read!(state, b'B', 3, super::State);
+    nix::ioctl_write_ptr!(plug, b'B', 4, super::Bytes);
+    nix::ioctl_write_ptr!(unplug, b'B', 5, super::Bytes);
 }
 
 fn open() -> io::Result<File> {
@@ -47,8 +55,7 @@ fn open() -> io::Result<File> {
 /// # Errors
 /// No module, or a step that failed: the kernel's log has the reason. Everything is as before then.
 pub fn enable(image: &[u8]) -> io::Result<()> {
-    let image = Image { address: image.as_ptr() as u64, len: image.len() as u64 };
-    let device = open()?;
+    let (device, image) = (open()?, Bytes::of(image));
     // SAFETY: the kernel reads a structure that lives, and the bytes that it names.
     unsafe { request::enable(device.as_raw_fd(), &raw const image) }?;
     Ok(())
@@ -74,4 +81,26 @@ pub fn state() -> io::Result<State> {
     // SAFETY: the kernel writes a structure that lives.
     unsafe { request::state(device.as_raw_fd(), &raw mut state) }?;
     Ok(state)
+}
+
+/// Has the PCI functions of a channel come, if they are not there. Where a channel has none, nothing happens.
+///
+/// # Errors
+/// No module, or an address of a function is somebody else's: the kernel's log has the reason.
+pub fn plug(channel: &str) -> io::Result<()> {
+    let (device, name) = (open()?, Bytes::of(channel.as_bytes()));
+    // SAFETY: the kernel reads a structure that lives, and the bytes that it names.
+    unsafe { request::plug(device.as_raw_fd(), &raw const name) }?;
+    Ok(())
+}
+
+/// Has the PCI functions of a channel go, with the devices behind them.
+///
+/// # Errors
+/// No module, or a device of one is in use: the kernel's log says which, and all of them stay.
+pub fn unplug(channel: &str) -> io::Result<()> {
+    let (device, name) = (open()?, Bytes::of(channel.as_bytes()));
+    // SAFETY: the kernel reads a structure that lives, and the bytes that it names.
+    unsafe { request::unplug(device.as_raw_fd(), &raw const name) }?;
+    Ok(())
 }

@@ -13,7 +13,8 @@ use bulkhead_plan::{
 
 /// Where the capabilities are.
 const SHARED_AT: usize = 0x40;
-const NAMED_AT: usize = 0x60;
+/// The one that names the channel.
+pub const NAMED_AT: usize = 0x60;
 const MSIX_AT: usize = 0x98;
 const _: () = assert!(NAMED_AT + NAMED_LEN <= MSIX_AT);
 /// MSI-X (PCI 3.0, 6.8.2): the table is at the start of BAR 1, the pending bits here.

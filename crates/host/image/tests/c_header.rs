@@ -2,10 +2,12 @@
 //! bulkhead-image`, and checked without it. Structures have their fields from the crates that define them. A field that
 //! is in no list here leaves a gap, which fails.
 
+use bulkhead_image::end::NAMED_AT;
 use bulkhead_image::late::{Head, MAGIC, VERSION};
 use bulkhead_layout::hypercall::{BUSY, NULL, OK, RELEASE};
 use bulkhead_layout::image::{self, ConfigOp, HEADER_WORD, Header, Range, Sandbox};
-use bulkhead_layout::ivshmem::{IDS, PROTOCOL, PROVIDER};
+use bulkhead_layout::info;
+use bulkhead_layout::ivshmem::{IDS, NAME, PROTOCOL, PROVIDER};
 use bulkhead_layout::x86::late::{CODE_WORD, CONFINE, ENTER, Late, PREPARE, RESTORE};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES};
 use std::any::type_name;
@@ -91,6 +93,9 @@ fn header() -> String {
         ("ENDS_SUBSYSTEM", u64::from(PROVIDER >> 16)),
         // A class that no specification has.
         ("ENDS_CLASS", u64::from(0xFF << 16 | PROTOCOL)),
+        // Places in the configuration space.
+        ("ENDS_NAME", (NAMED_AT + NAME) as u64),
+        ("ENDS_NAME_LEN", info::NAME as u64),
         ("RELEASE", RELEASE),
         ("NULL", NULL),
         ("OK", OK),

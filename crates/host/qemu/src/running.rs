@@ -142,12 +142,12 @@ impl Running {
             if let Some(found) = look(self) {
                 return Ok(found);
             }
-            let (what, tail) = (what.to_owned(), || self.tail());
             if let Some(status) = ended {
-                return Err(Error::Ended { what, status: status.to_string(), tail: tail() });
+                let (what, status) = (what.to_owned(), status.to_string());
+                return Err(Error::Ended { what, status, tail: self.tail() });
             }
             if Instant::now() > deadline {
-                return Err(Error::TimedOut { what, limit, tail: tail() });
+                return Err(self.timed_out(what, limit));
             }
             std::thread::sleep(POLL);
         }
@@ -161,10 +161,24 @@ impl Running {
                 return Ok(status);
             }
             if Instant::now() > deadline {
-                let (what, tail) = (what.to_owned(), self.tail());
-                return Err(Error::TimedOut { what, limit, tail });
+                return Err(self.timed_out(what, limit));
             }
             std::thread::sleep(POLL);
+        }
+    }
+
+    fn timed_out(&self, what: &str, limit: Duration) -> Error {
+        Error::TimedOut { what: what.to_owned(), limit, tail: self.tail() + &self.cores() }
+    }
+
+    /// Returns a line for each core of QEMU: where it is, or that QEMU does not answer.
+    fn cores(&self) -> String {
+        if self.kind == Kind::Bochs {
+            return String::new();
+        }
+        match self.qmp().and_then(|mut qmp| qmp.ask("info registers -a")) {
+            Ok(registers) => places(&registers),
+            Err(error) => format!("  cores: {error}\n"),
         }
     }
 
@@ -225,6 +239,20 @@ impl Drop for Running {
     }
 }
 
+/// Returns the lines of QEMU's register dump that tell where cores are: `CPU#0`, `RIP=... CPL=0 ... HLT=1`.
+fn places(registers: &str) -> String {
+    let mut out = String::new();
+    let mut core = "";
+    for line in registers.lines().map(str::trim) {
+        if line.starts_with("CPU#") {
+            core = line;
+        } else if line.starts_with("RIP=") || line.starts_with("EIP=") {
+            out += &format!("  {core}: {line}\n");
+        }
+    }
+    out
+}
+
 /// Returns the line of Bochs' log with the reason of its end: `00000000000p[CPU0  ] >>PANIC<< ...`.
 fn panic(log: &str) -> Option<String> {
     let line = log.lines().find(|line| line.contains(">>PANIC<<"))?;
@@ -258,6 +286,13 @@ pub(crate) fn tail(name: &str, text: &Untrusted) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cores_are_told_by_their_instruction_pointers() {
+        let dump = "\r\nCPU#0\r\nRAX=00 RBX=01\r\nRIP=ffff8000 RFL=00000246 CPL=0 HLT=1\r\nES =0000\r\n\r\nCPU#1\r\nEIP=0000fff0 HLT=0\r\n";
+        let told = "  CPU#0: RIP=ffff8000 RFL=00000246 CPL=0 HLT=1\n  CPU#1: EIP=0000fff0 HLT=0\n";
+        assert_eq!(places(dump), told);
+    }
 
     #[test]
     fn a_tail_is_short_and_without_noise() {

@@ -1,8 +1,9 @@
 //! Scenarios for ends of channels in tests, in a bare guest (`guests/talk`) and in a program of the kernel
 //! (`programs/talk`). They are [`send`], [`receive`], [`victim`], [`rogue`], which writes garbage, one that rings
-//! for ever, and a client of a disk.
+//! for ever, a client of a disk, and a network card's other side.
 #![no_std]
 
+mod card;
 mod disk;
 pub mod edu;
 mod exchange;
@@ -58,6 +59,7 @@ pub fn run(host: &impl Guest) -> u32 {
         Some("beat") => isolation::beat(host, ends),
         Some("listen") => ends[0].and_then(|pair| isolation::listen(host, pair)),
         Some("disk") => ends[0].and_then(|pair| disk::disk(host, pair)),
+        Some("card") => ends[0].and_then(|pair| card::card(host, pair)),
         Some("rogue") => ends[0].and_then(|pair| rogue(host, pair)),
         _ => None,
     };

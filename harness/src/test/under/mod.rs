@@ -6,7 +6,7 @@
 
 mod attack;
 mod audit;
-mod bays;
+pub mod bays;
 mod channels;
 mod mutant;
 mod restart;
@@ -54,8 +54,9 @@ enum Kind {
 }
 
 /// Images with systems of their own: their files, and what loads the system.
-const OTHERS: [(&str, Loads); 3] = [
+const OTHERS: [(&str, Loads); 4] = [
     (bays::IMAGE, bays::system),
+    (bays::HOTPLUG, bays::with_channels),
     (channels::IMAGE, channels::system),
     (restart::IMAGE, restart::system),
 ];
@@ -242,8 +243,10 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
         let late = late.map_err(|e| e.to_string())?;
         archive.add(&format!("/late/{name}"), Entry::File(0o644, late.file()));
     }
-    if linux.script.contains(bays::IMAGE) {
-        bays::files(&mut archive)?;
+    for image in [bays::IMAGE, bays::HOTPLUG] {
+        if linux.script.contains(image) {
+            bays::files(&mut archive, image)?;
+        }
     }
     bytes.extend(archive.to_bytes());
     let path = bench.dir.join("initramfs.cpio");
