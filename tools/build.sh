@@ -47,11 +47,12 @@ monitor monitor-locks channels,control,cores,loads,links,linux,devices,locks
 monitor monitor-watched channels,control,cores,loads,links,linux,devices,watchdog,ladder
 monitor monitor-warm channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot
 monitor monitor-standby channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot,role
+monitor monitor-debug channels,control,cores,loads,links,linux,devices,watchdog,ladder,snapshot,role,mmio,locks,debug
 monitor monitor-running channels,control,cores,linux,locks,running
 monitor monitor-running-devices channels,control,cores,devices,linux,locks,running
 # And once more that with code for all, with checks and in another layout: `monitor = "checked"`.
 for shell in svm vmx; do
-    cargo build --locked -q --target $BARE --profile privileged-checked -p bulkhead-monitor-$shell --features checked
+    cargo build --locked -q --target $BARE --profile privileged-checked -p bulkhead-monitor-$shell --features checked,debug
 done
 cp "$OUT/privileged-checked/bulkhead-monitor-svm" "$ARTIFACTS/monitor-checked"
 cp "$OUT/privileged-checked/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor-checked"

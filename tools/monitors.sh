@@ -8,7 +8,7 @@ cd "$ROOT"
 
 BARE=x86_64-unknown-none
 shell=${1:-svm}
-all=(devices cores links loads control channels linux watchdog ladder snapshot role mmio locks)
+all=(devices cores links loads control channels linux watchdog ladder snapshot role mmio locks debug)
 
 # Bytes of a monitor's text with these features, joined by commas; text FEATURES
 text() {

@@ -7,7 +7,7 @@ use bulkhead_cpu_x86::{cpuid, outb, rdmsr, rdtsc, wrmsr};
 use bulkhead_firmware::{Memory, acpi, multiboot};
 use bulkhead_handover::x86::TRAMPOLINE_PA;
 use bulkhead_launch::RecordMemory;
-use bulkhead_monitor_abi_x86::msr;
+use bulkhead_monitor_abi_x86::{icr, msr};
 
 /// The first 4 GiB, mapped to themselves.
 pub struct LowMemory;
@@ -98,6 +98,8 @@ impl Pc {
             let measured = clock::measure(pm_timer);
             // Afterwards, since under icount QEMU cannot read the counter of x2APIC mode.
             wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
+            // Firmware opens the pin of NMIs on this core. Without a slot it rests, and has no handler.
+            wrmsr(msr::X2APIC_LINT1, icr::MASKED);
             measured
         }
     }

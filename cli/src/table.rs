@@ -298,7 +298,8 @@ fn sandboxes(out: &mut String, plan: &Plan) {
 /// Tells what starts it, and what is special about its life.
 fn starts(sandbox: &Sandbox) -> String {
     let start = if sandbox.autostart { "boot" } else { "request" };
-    let notes = [("learns", sandbox.learn), ("lockable", sandbox.lockable)];
+    let notes =
+        [("learns", sandbox.learn), ("lockable", sandbox.lockable), ("debug", sandbox.debug)];
     joined([start].into_iter().chain(notes.iter().filter(|(_, is)| *is).map(|(note, _)| *note)))
 }
 

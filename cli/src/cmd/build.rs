@@ -37,6 +37,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     if let Some(learner) = super::learners(&checked).first().filter(|_| arguments.release) {
         return output::fail(&format!("{learner}: no release has a sandbox that learns"));
     }
+    if let Some(open) = super::debugged(&checked).first().filter(|_| arguments.release) {
+        return output::fail(&format!("{open}: no release lets a debugger in"));
+    }
     if arguments.under_linux {
         return under_linux(arguments, &checked);
     }

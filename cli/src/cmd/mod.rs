@@ -7,6 +7,7 @@ pub mod compare;
 pub mod doctor;
 pub mod exits;
 pub mod explain;
+pub mod gdb;
 pub mod inject;
 pub mod make;
 pub mod new;
@@ -94,18 +95,23 @@ impl PlanArguments {
 
 /// Sandboxes that learn: place and name.
 pub fn learners(checked: &Checked) -> Vec<String> {
+    named(checked, |sandbox| sandbox.learn)
+}
+
+/// Sandboxes that a debugger may look into, likewise.
+pub fn debugged(checked: &Checked) -> Vec<String> {
+    named(checked, |sandbox| sandbox.debug)
+}
+
+fn named(checked: &Checked, is: impl Fn(&bulkhead_plan::Sandbox) -> bool) -> Vec<String> {
     let all = checked.system.sandboxes.iter().map(|wanted| &wanted.sandbox);
-    let learners = all.filter(|sandbox| sandbox.learn);
     let show = |s: &bulkhead_plan::Sandbox| format!("{}: `{}`", owner::at(&s.place), s.name);
-    learners.map(show).collect()
+    all.filter(|sandbox| is(sandbox)).map(show).collect()
 }
 
 /// Places and names of the sandboxes that are restarted at each failure, however often that is.
 pub fn unlimited(checked: &Checked) -> Vec<String> {
-    let all = checked.system.sandboxes.iter().map(|wanted| &wanted.sandbox);
-    let restarted = all.filter(|sandbox| sandbox.actions.contains(&Action::Restart));
-    let show = |s: &bulkhead_plan::Sandbox| format!("{}: `{}`", owner::at(&s.place), s.name);
-    restarted.map(show).collect()
+    named(checked, |sandbox| sandbox.actions.contains(&Action::Restart))
 }
 
 /// Says which calls of passive servers a guard can cut off, and what would be right.

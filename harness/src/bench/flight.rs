@@ -102,27 +102,8 @@ pub fn life() -> Found {
         "while bulkheadctl create /part.toml && bulkheadctl destroy part; do :; done";
     const PART: &str = "[part]\nname = \"part\"\nmemory = \"4 MiB\"\nguest = { kind = \"bare\", program = \"hello\", args = \"again\" }\n";
     let idle = releases(&alone("flight-life-alone")?, ALONE)?;
-    let system = System::new("life", "life")
-        .with("flight", format!("seconds={SECONDS}"))
-        .changed("artifact:ctl.cpio", "life.cpio")
-        .precise();
-    let artifact = |name: &str| std::fs::read(build::target().join("artifacts").join(name));
-    let root = build::root();
-    let mut archive = Archive::default();
-    let mut add = |name: &str, bytes| archive.add(name, Entry::File(0o644, bytes));
-    add("/life.sh", SCRIPT.into());
-    add("/part.toml", PART.into());
-    add("/hello", artifact("hello")?);
-    // The command looks for the machine's description from the manifest's folder.
-    let manifest = std::fs::read_to_string(root.join("systems/bench/life.toml"))?;
-    let near = manifest.replace("../../machines/", "machines/");
-    add("/etc/bulkhead/system.toml", near.into());
-    let machine = "machines/qemu-q35.toml";
-    add(&format!("/etc/bulkhead/{machine}"), std::fs::read(root.join(machine))?);
-    std::fs::create_dir_all(system.dir())?;
-    let all = [artifact("ctl.cpio")?, archive.to_bytes()].concat();
-    std::fs::write(system.dir().join("life.cpio"), all)?;
-    let ran = system.run()?;
+    let part = [("/part.toml", PART.into()), ("/hello", artifact("hello")?)];
+    let ran = beside("life", SECONDS, SCRIPT, part, |system| system)?;
     let busy = releases(&ran, SECONDS)?;
     let text = ran.outcome.serials[1].text();
     let [created, gone] = ["is created in bay", "is vacant"].map(|said| text.matches(said).count());
@@ -145,6 +126,74 @@ pub fn life() -> Found {
         ),
     ));
     Ok(figures)
+}
+
+/// Jitter while a Linux looks at it again and again, and the exits that it takes for that.
+pub fn watched() -> Found {
+    const SECONDS: u64 = 8;
+    /// Looks at least.
+    const LEAST: usize = 50;
+    const FLIGHT: usize = 2;
+    let idle = releases(&alone("flight-watched-alone")?, ALONE)?;
+    let script = "bulkheadctl top --interval 20";
+    let sees = |system: System| {
+        system
+            .changed("restart = [\"bay\"]", "restart = [\"bay\"]\nobserve = [\"flight\", \"bay\"]")
+    };
+    let ran = beside("watched", SECONDS, script, [], sees)?;
+    let busy = releases(&ran, SECONDS)?;
+    let text = ran.outcome.serials[1].text();
+    let looks = text.lines().filter(|line| line.starts_with("flight ")).count();
+    if looks < LEAST {
+        let last: String = text.lines().rev().take(4).collect::<Vec<_>>().join("; ");
+        return Err(format!("{looks} looks: nobody watches; {last}").into());
+    }
+    let exits: u64 = ran.outcome.report.sandboxes[FLIGHT].exits.steady.values().sum();
+    let row = Row::new("flight.jitter_watched", "ns", busy.0.max as f64).against(idle.0.max as f64);
+    Ok(vec![
+        Figure::new(row).must(Must::Above(selftest::BUSY[0] as f64)).note(format!(
+            "{}; {} missed; `bulkheadctl top` in a Linux looked {looks} times",
+            busy.1, busy.2
+        )),
+        Figure::new(Row::new("top.exits", "exits", exits as f64))
+            .must(Must::AtMost(0.0))
+            .note("of the one that is looked at, in steady state"),
+    ])
+}
+
+fn artifact(name: &str) -> std::io::Result<Vec<u8>> {
+    std::fs::read(build::target().join("artifacts").join(name))
+}
+
+/// Flies beside the Linux of `systems/bench/life.toml`, which runs a script and has these files, too. Logs go to a
+/// folder of this name.
+fn beside<const N: usize>(
+    dir: &'static str,
+    seconds: u64,
+    script: &str,
+    files: [(&str, Vec<u8>); N],
+    change: impl Fn(System) -> System,
+) -> Result<Ran, Failure> {
+    let system = System::new("life", dir)
+        .with("flight", format!("seconds={seconds}"))
+        .changed("artifact:ctl.cpio", "life.cpio")
+        .precise();
+    let system = change(system);
+    let root = build::root();
+    let mut archive = Archive::default();
+    let mut add = |name: &str, bytes| archive.add(name, Entry::File(0o644, bytes));
+    add("/life.sh", script.into());
+    files.into_iter().for_each(|(name, bytes)| add(name, bytes));
+    // The command looks for the machine's description from the manifest's folder.
+    let manifest = std::fs::read_to_string(root.join("systems/bench/life.toml"))?;
+    let near = manifest.replace("../../machines/", "machines/");
+    add("/etc/bulkhead/system.toml", near.into());
+    let machine = "machines/qemu-q35.toml";
+    add(&format!("/etc/bulkhead/{machine}"), std::fs::read(root.join(machine))?);
+    std::fs::create_dir_all(system.dir())?;
+    let all = [artifact("ctl.cpio")?, archive.to_bytes()].concat();
+    std::fs::write(system.dir().join("life.cpio"), all)?;
+    system.run()
 }
 
 /// Flies alone; logs go to this folder.

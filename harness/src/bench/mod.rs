@@ -116,6 +116,7 @@ const LONG: &[Part] = &[
     part(&["flight.jitter_io"], io::jitter),
     part(&["flight.jitter_driver"], flight::driver),
     part(&["flight.jitter_life", "create.bare"], flight::life),
+    part(&["flight.jitter_watched", "top.exits"], flight::watched),
     part(&["flight.jitter_loaded", "flight.missed", "exits.flight"], flight::jitter),
     part(&["sched.oracle_"], sched::oracle),
     part(&["io.blk", "io.net", "io.monitor"], || io::requests(&io::AMD_VI)),

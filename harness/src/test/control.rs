@@ -115,6 +115,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("restart", "bulkheadctl restart victim"),
     ("json", "bulkheadctl status victim --format json"),
     ("exits", "bulkheadctl exits victim"),
+    ("top", "bulkheadctl top --interval 20 --count 2"),
     ("denials", "bulkheadctl denials rogue"),
     ("refused", "bulkheadctl stop other"),
     ("foreign", "BULKHEAD_MANIFEST=/other.toml bulkheadctl denials rogue"),
@@ -166,6 +167,9 @@ fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
     expect(&seen, "lock", "0", &["ground is locked"])?;
     expect(&seen, "unlock", "0", &["ground is not locked"])?;
     expect(&seen, "exits", "0", &["hypercall", "doorbell", "steady for"])?;
+    expect(&seen, "top", "0", &["exits/s", "victim  ", "rogue  "])?;
+    let tables = said(&seen, "top")?.0.matches("most exits by").count();
+    seen.ensure(tables == 2, format!("{tables} tables of two looks"))?;
     let why = ["write to guest-physical 0x400000 (memory-violation)", "system.toml:", "`memory`"];
     expect(&seen, "denials", "0", &why)?;
     expect(&seen, "foreign", "1", &["/other.toml is another system's: it names one"])?;

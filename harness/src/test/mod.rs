@@ -28,6 +28,7 @@ mod files;
 mod fuzz;
 mod fuzzed;
 mod gate;
+mod gdb;
 mod guarantees;
 mod guest;
 mod host;
@@ -120,6 +121,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(virtio::jobs());
     jobs.extend(outside::jobs());
     jobs.extend(gate::jobs());
+    jobs.extend(gdb::jobs());
     jobs.extend(web::jobs());
     jobs.extend(block::jobs());
     jobs.extend(block_attach::jobs());

@@ -10,6 +10,7 @@ mod load;
 mod machine;
 mod part;
 mod show;
+mod top;
 mod under;
 mod why;
 
@@ -28,6 +29,7 @@ const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
   status [SANDBOX...]      state, restarts, exits and denied accesses
   exits [SANDBOX...]       exits by cause
   denials [SANDBOX...]     the newest denied accesses, explained
+  top                      a live table of those that this one observes, until it is told to end
   stop | start | restart SANDBOX
   lock | unlock            this sandbox: while it is locked, no other one stops or restarts it
   console SANDBOX [CHANNEL]   its console; lines typed go through the channel [default: SANDBOX-keys]
@@ -45,7 +47,9 @@ options:
   --format human | json    how the first four print
   --manifest FILE          what explains denials [default: $BULKHEAD_MANIFEST, else /etc/bulkhead/system.toml]
   --until TEXT             console ends when it has shown this
-  --wait SECONDS           how long it waits for another sandbox [default: 10]";
+  --wait SECONDS           how long it waits for another sandbox [default: 10]
+  --interval MS            time between two looks of top [default: 1000]
+  --count N                top ends after so many tables";
 
 /// Options of the command line.
 struct Options {
@@ -53,6 +57,8 @@ struct Options {
     manifest: Option<PathBuf>,
     until: Option<String>,
     wait: Duration,
+    interval: Duration,
+    count: u64,
     words: Vec<String>,
 }
 
@@ -82,6 +88,8 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
         manifest: None,
         until: None,
         wait: Duration::from_secs(10),
+        interval: Duration::from_secs(1),
+        count: 0,
         words: Vec::new(),
     };
     while let Some(arg) = args.next() {
@@ -96,18 +104,19 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
             }
             "--manifest" => options.manifest = Some(value()?.into()),
             "--until" => options.until = Some(value()?),
-            "--wait" => {
-                let text = value()?;
-                let seconds = text.parse().map_err(|_| format!("`{text}` is no whole number"))?;
-                options.wait = Duration::from_secs(seconds);
-            }
+            "--wait" => options.wait = Duration::from_secs(number(&value()?)?),
+            "--interval" => match number(&value()?)? {
+                0 => return Err("--interval is at least 1".into()),
+                millis => options.interval = Duration::from_millis(millis),
+            },
+            "--count" => options.count = number(&value()?)?,
             flag if flag.starts_with('-') => return Err(format!("there is no {flag}")),
             _ => options.words.push(arg),
         }
     }
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     match words[..] {
-        ["list" | "kick" | "lock" | "unlock" | "plug"]
+        ["list" | "top" | "kick" | "lock" | "unlock" | "plug"]
         | ["status" | "exits" | "denials", ..]
         | ["stop" | "start" | "restart" | "unload" | "create" | "destroy", _]
         | ["load", _, _]
@@ -119,6 +128,10 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
         [] => Err("what shall it do?".into()),
         [first, ..] => Err(format!("`{first}` is no command, or not with these words")),
     }
+}
+
+fn number(text: &str) -> Result<u64, Wrong> {
+    text.parse().map_err(|_| format!("`{text}` is no whole number"))
 }
 
 fn run(options: &Options) -> Result<String, Wrong> {
@@ -142,6 +155,7 @@ fn run(options: &Options) -> Result<String, Wrong> {
     let why = || why::Reader::open(options.manifest.as_deref(), &machine);
     match words[..] {
         ["list"] => Ok(show::list(&machine, &why(), options.form, options.wait)),
+        ["top"] => top::top(&machine, options.interval, options.count),
         ["lock"] => ask::lock(&machine, true),
         ["unlock"] => ask::lock(&machine, false),
         ["status", ref names @ ..] => show::status(&machine, &why(), names, options.form),

@@ -3,7 +3,7 @@
 use crate::svm::{self, Frame};
 use bulkhead_monitor::exit::{Next, carry_out};
 use bulkhead_monitor::record::deny;
-use bulkhead_monitor::{Outcome, hypercall, life, mail};
+use bulkhead_monitor::{Outcome, debug, hypercall, life, mail};
 use bulkhead_monitor_abi::report::{Cause, Condition, State};
 use bulkhead_monitor_abi_x86::vmcb::{self, exit};
 use bulkhead_monitor_shell::failed;
@@ -49,7 +49,13 @@ fn other(frame: &Frame) -> Next {
 #[inline(never)]
 fn rare(frame: &Frame) -> Outcome {
     let vmcb = svm::vmcb(frame);
-    match vmcb.get(vmcb::EXIT_CODE) as u32 {
+    let code = vmcb.get(vmcb::EXIT_CODE) as u32;
+    if let exit::DEBUG | exit::INT1 = code
+        && let Some(outcome) = debug::caught(frame, code == exit::INT1)
+    {
+        return outcome;
+    }
+    match code {
         // Rare: the intercept goes with the guest's first CPUID in user mode (docs/decisions/0008-cpuid.md).
         exit::CPUID => cpuid::handle(frame),
         exit::IOIO => port::handle(frame, port_access(frame)),

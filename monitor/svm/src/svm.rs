@@ -4,12 +4,14 @@ use crate::vmrun::nmi_window;
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_decoder::State;
 use bulkhead_monitor::running;
+use bulkhead_monitor_abi::debug;
 use bulkhead_monitor_abi::record::{Op, RecordMemory, play};
-use bulkhead_monitor_abi_x86::{WAY_BACK, msr, vmcb};
+use bulkhead_monitor_abi_x86::{WAY_BACK, debug as x86, msr, vmcb};
 use bulkhead_monitor_shell::{Memory, Shell, config, fresh_registers, needs};
 use bulkhead_monitor_x86::xapic;
 use core::arch::asm;
 use core::cell::Cell;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// A VMCB as 64-bit words, read and written by offset.
 /// Cells, because the processor writes it at each exit.
@@ -187,6 +189,47 @@ impl Shell for Svm {
 
     fn field(frame: &Frame, field: u16) -> u64 {
         vmcb(frame).get(field)
+    }
+
+    fn flags(frame: &Frame) -> u64 {
+        vmcb(frame).get(vmcb::RFLAGS)
+    }
+
+    fn set_flags(frame: &Frame, value: u64) {
+        vmcb(frame).set(vmcb::RFLAGS, value);
+    }
+
+    fn hold_interrupts(frame: &Frame, held: bool) {
+        // The monitor's own flag then masks them, which is clear, and not the guest's (APM 15.21.1).
+        const V_INTR_MASKING: u64 = 1 << 24;
+        let vmcb = vmcb(frame);
+        let others = vmcb.get(vmcb::INT_CTL) & !V_INTR_MASKING;
+        vmcb.set(vmcb::INT_CTL, if held { others | V_INTR_MASKING } else { others });
+        // Its clean bit is bit 3.
+        vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 3));
+    }
+
+    fn show(frame: &Frame, page: &debug::Page) {
+        const ES: u16 = 0x400;
+        const CR2: u16 = 0x640;
+        let vmcb = vmcb(frame);
+        // In the block ES, CS, SS, DS, FS, GS come 16 bytes apart.
+        for (n, place) in [1u16, 2, 3, 0].into_iter().enumerate() {
+            let selector = vmcb.get(ES + place * 16) & 0xFFFF;
+            page.registers[x86::SELECTORS + n].store(selector, Relaxed);
+        }
+        let fields = [
+            (x86::RIP, vmcb::RIP),
+            (x86::RFLAGS, vmcb::RFLAGS),
+            (x86::CR0, vmcb::CR0),
+            (x86::CR2, CR2),
+            (x86::CR3, vmcb::CR3),
+            (x86::CR4, vmcb::CR4),
+            (x86::EFER, vmcb::EFER),
+        ];
+        for (at, field) in fields {
+            page.registers[at].store(vmcb.get(field), Relaxed);
+        }
     }
 
     fn give_back(frame: &Frame) {

@@ -3,12 +3,12 @@
 use crate::entry::{drain_window, nmi_sleep};
 use crate::{Frame, Memory, Shell, apic};
 use bulkhead_cpu_x86::{cpuid, rdtsc};
-use bulkhead_monitor::{Interrupts, Layout, Monitor, Vcpu, life};
-use bulkhead_monitor_abi::need;
+use bulkhead_monitor::{Interrupts, Layout, Monitor, Outcome, Vcpu, life};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
-use bulkhead_monitor_abi::report::State;
-use bulkhead_monitor_abi_x86::{icr, msr, vmcb};
-use bulkhead_monitor_x86::ioapic;
+use bulkhead_monitor_abi::report::{Cause, State};
+use bulkhead_monitor_abi::{debug, need};
+use bulkhead_monitor_abi_x86::{debug as x86, icr, msr, vmcb};
+use bulkhead_monitor_x86::{X86, ioapic};
 use core::arch::asm;
 use core::mem::offset_of;
 use core::panic::PanicInfo;
@@ -104,6 +104,40 @@ impl<S: Shell> Vcpu for Frame<S> {
 
     fn startup(&self, vector: u8) {
         S::startup(self, vector);
+    }
+
+    fn show(&self, page: &debug::Page) {
+        (0..16).for_each(|n| page.registers[n].store(self.register(n as u8), Relaxed));
+        let system = [(x86::FS_BASE, msr::FS_BASE), (x86::GS_BASE, msr::GS_BASE)];
+        for (at, register) in system {
+            page.registers[at].store(self.rdmsr(register), Relaxed);
+        }
+        S::show(self, page);
+        // SAFETY: 512 bytes of the page, aligned to 16; the registers are the guest's.
+        unsafe { asm!("fxsave64 [{}]", in(reg) page.extended.as_ptr(), options(nostack)) };
+    }
+
+    fn adopt(&self, page: &debug::Page) {
+        (0..16).for_each(|n| self.set_register(n as u8, page.registers[n].load(Relaxed)));
+        S::set_rip(self, page.registers[x86::RIP].load(Relaxed));
+        S::set_flags(self, page.registers[x86::RFLAGS].load(Relaxed) & x86::FLAGS | 1 << 1);
+    }
+
+    fn step(&self, on: bool) {
+        const TF: u64 = 1 << 8;
+        let flags = S::flags(self);
+        S::set_flags(self, if on { flags | TF } else { flags & !TF });
+        S::hold_interrupts(self, on);
+    }
+
+    fn reflect(&self, cause: Cause) -> Outcome {
+        // INT1 is a trap: its handler returns behind it.
+        S::set_rip(self, S::rip(self).wrapping_add(1));
+        Outcome::inject(cause, vmcb::DB)
+    }
+
+    fn listen(&self) {
+        apic::write(self, msr::X2APIC_LINT1, icr::NMI);
     }
 
     fn give_back(&self) {

@@ -5,12 +5,13 @@ use crate::{Frame, Shell};
 use bulkhead_monitor::Layout;
 use bulkhead_monitor::contract::{Local, Shared};
 use bulkhead_monitor_abi::bell::{Bell, End};
+use bulkhead_monitor_abi::debug;
 use bulkhead_monitor_abi::ladder::Ladder;
 use bulkhead_monitor_abi::link::Link;
 use bulkhead_monitor_abi::load::{Head, PROGRAM_GPA};
 use bulkhead_monitor_abi::map::{
-    CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA, PROGRESS_VA,
-    REPORT_VA, ROLES_VA, SNAPSHOTS_VA,
+    CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, DEBUG_VA, GUEST_VA, MAILBOX_VA,
+    PROGRESS_VA, REPORT_VA, ROLES_VA, SNAPSHOTS_VA,
 };
 use bulkhead_monitor_abi::monitor::{self, Clock, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::peer::{BusMaster, Peer};
@@ -177,6 +178,11 @@ impl<S: Shell> Layout for Frame<S> {
 
     fn masters(&self, functions: Slice) -> &[BusMaster] {
         slice(functions)
+    }
+
+    fn debugger(&self) -> &debug::Page {
+        // SAFETY: the host maps it there, writable, where a debugger is let in; its fields are atomics.
+        unsafe { &*(DEBUG_VA as *const debug::Page) }
     }
 
     fn snapshots(&self) -> &Snapshots {

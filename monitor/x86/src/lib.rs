@@ -18,6 +18,7 @@ pub use layout::{Memory, config};
 pub const EOI_AT: u64 = bulkhead_monitor_x86::xapic::AT + bulkhead_monitor_abi_x86::xapic::EOI;
 
 use bulkhead_decoder::State;
+use bulkhead_monitor_abi::debug::Page;
 use bulkhead_monitor_abi::record::Op;
 
 /// A processor's way to run a guest, for one core: its control block, and what goes with it.
@@ -62,6 +63,16 @@ pub trait Shell: Sized + 'static {
     fn stop_cpuid_exits(frame: &Frame<Self>) -> bool;
     /// Takes a doorbell that is pending.
     fn hear();
+    /// Returns the guest's flags. Only where debuggers are let in, as the next three.
+    fn flags(_: &Frame<Self>) -> u64 {
+        0
+    }
+    /// Sets them.
+    fn set_flags(_: &Frame<Self>, _: u64) {}
+    /// Keeps interrupts from the guest, or no longer.
+    fn hold_interrupts(_: &Frame<Self>, _: bool) {}
+    /// Shows a debugger the registers that the control block has.
+    fn show(_: &Frame<Self>, _: &Page) {}
     /// Leaves the core to its guest, if there is a way.
     fn give_back(_: &Frame<Self>) {}
     /// Has the watchdog's next tick come at a time of the TSC, where the core itself brings it.
@@ -90,5 +101,6 @@ macro_rules! needs {
             | when(cfg!(feature = "mmio"), need::MMIO)
             | when(cfg!(feature = "locks"), need::LOCK)
             | when(cfg!(feature = "running"), need::RUNNING)
+            | when(cfg!(feature = "debug"), need::DEBUG)
     }};
 }

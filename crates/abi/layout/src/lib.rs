@@ -20,6 +20,6 @@ pub mod x86;
 
 pub use bulkhead_handover::{image, info, map};
 pub use bulkhead_monitor_abi::{
-    MAX_CORES, MAX_SANDBOXES, PAGE, bell, hypercall, ladder, link, load, lock, mmio, mutant, need,
-    pci, peer, record, role, snapshot, watch,
+    MAX_CORES, MAX_SANDBOXES, PAGE, bell, debug, hypercall, ladder, link, load, lock, mmio, mutant,
+    need, pci, peer, record, role, snapshot, watch,
 };

@@ -101,6 +101,8 @@ pub fn decide(own: &Ids, icr: u64) -> Ipi {
 
 /// A masked LVT entry.
 pub const MASKED: u64 = 1 << 16;
+/// Local vector table: an NMI.
+pub const NMI: u64 = 0b100 << 8;
 
 /// Returns the value that an LVT write stores: vector, mask, and for the timer its mode.
 /// Delivery modes other than fixed (SMI, NMI, INIT, ExtINT) are masked, because

@@ -11,6 +11,7 @@ pub const WAY_BACK: u64 = 0x8E00;
 
 pub mod cmos;
 pub mod config;
+pub mod debug;
 pub mod hpet;
 pub mod icr;
 pub mod msr;

@@ -28,6 +28,8 @@ pub const SPEC_CTRL: u32 = 0x48;
 pub const X2APIC_ICR: u32 = 0x830;
 /// First of the x2APIC LVT registers (timer).
 pub const X2APIC_LVT: u32 = 0x832;
+/// The one of the pin that brings NMIs from outside of the machine.
+pub const X2APIC_LINT1: u32 = 0x836;
 /// Last of them (error).
 pub const X2APIC_LVT_LAST: u32 = 0x837;
 /// x2APIC timer's initial count.
@@ -50,3 +52,8 @@ pub const FMASK: u32 = 0xC000_0084;
 pub const KERNEL_GS_BASE: u32 = 0xC000_0102;
 /// TSC_AUX, where CPUID 8000_0001 EDX has bit 27.
 pub const TSC_AUX: u32 = 0xC000_0103;
+
+/// Base of FS.
+pub const FS_BASE: u32 = 0xC000_0100;
+/// Base of GS.
+pub const GS_BASE: u32 = 0xC000_0101;

@@ -5,6 +5,8 @@
 pub const INTERCEPT_LOW: u16 = 0x008;
 /// ASID (bits 31:0) and TLB control (39:32).
 pub const ASID: u16 = 0x058;
+/// Virtual interrupts: their masking is bit 24.
+pub const INT_CTL: u16 = 0x060;
 /// Bit 0: the instruction before blocks interrupts for this one.
 pub const INTERRUPT_SHADOW: u16 = 0x068;
 /// Why the guest was left (APM, appendix C).
@@ -33,6 +35,8 @@ pub const CR4: u16 = 0x548;
 pub const CR3: u16 = 0x550;
 /// CR0.
 pub const CR0: u16 = 0x558;
+/// RFLAGS.
+pub const RFLAGS: u16 = 0x570;
 /// RIP.
 pub const RIP: u16 = 0x578;
 /// RSP.
@@ -49,6 +53,8 @@ pub const INTERCEPT_CPUID: u64 = 1 << 18;
 pub mod exit {
     /// First exception; the vector is added.
     pub const EXCEPTION: u32 = 0x40;
+    /// #DB.
+    pub const DEBUG: u32 = EXCEPTION + 1;
     /// NMI.
     pub const NMI: u32 = 0x61;
     /// SMI.
@@ -67,6 +73,8 @@ pub mod exit {
     pub const SHUTDOWN: u32 = 0x7F;
     /// VMMCALL.
     pub const VMMCALL: u32 = 0x81;
+    /// INT1 (ICEBP).
+    pub const INT1: u32 = 0x88;
     /// WBINVD.
     pub const WBINVD: u32 = 0x89;
     /// Nested page fault.
@@ -84,6 +92,8 @@ pub const INJECT_EXCEPTION: u64 = INJECT_VALID | 3 << 8;
 pub const INJECT_NMI: u64 = INJECT_VALID | 2;
 /// EVENTINJ: push the error code in bits 63:32.
 pub const INJECT_ERROR: u64 = 1 << 11;
+/// Vector of #DB.
+pub const DB: u8 = 1;
 /// Vector of an NMI.
 pub const NMI: u8 = 2;
 /// Vector of #UD.

@@ -5,6 +5,7 @@
 
 pub mod bell;
 pub mod cores;
+pub mod debug;
 pub mod hypercall;
 pub mod ladder;
 pub mod link;

@@ -16,6 +16,8 @@ pub const MAILBOX_VA: u64 = 0xFFFF_FFFF_8040_0000;
 pub const PROGRESS_VA: u64 = 0xFFFF_FFFF_8038_0000;
 /// Page that shows the own guest its roles, where it can have some.
 pub const ROLES_VA: u64 = 0xFFFF_FFFF_8039_0000;
+/// Page of a debugger ([`crate::debug`]), where the manifest lets one in.
+pub const DEBUG_VA: u64 = 0xFFFF_FFFF_803A_0000;
 /// Guest-physical base of the PCI configuration space (ECAM) that a sandbox sees.
 pub const ECAM_GPA: u64 = 0xC000_0000;
 /// Its size: 256 buses.

@@ -137,6 +137,8 @@ pub struct Config {
     pub roles: Slice,
     /// 1: the guest may lock its sandbox ([`crate::hypercall::LOCK`]).
     pub lockable: u64,
+    /// 1: a debugger has a page for its requests at [`crate::map::DEBUG_VA`].
+    pub debug: u64,
 }
 
 /// First number of a ladder in [`Config::ends`].
@@ -182,5 +184,5 @@ const _: () = assert!(size_of::<Mailbox>() == 4096);
 // The auditor reads them there (docs/links.md, docs/standby.md).
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
 const _: () = assert!(core::mem::offset_of!(Mailbox, roles) == 0x990);
-const _: () = assert!(size_of::<Config>() == 1112);
+const _: () = assert!(size_of::<Config>() == 1120);
 const _: () = assert!(crate::report::KINDS <= ENDS);

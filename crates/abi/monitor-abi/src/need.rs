@@ -29,18 +29,22 @@ pub const RUNNING: u32 = 1 << 11;
 pub const MMIO: u32 = 1 << 12;
 /// Locks ([`crate::hypercall::LOCK`]): of its own, or of a sandbox that it may end.
 pub const LOCK: u32 = 1 << 13;
+/// A debugger ([`crate::debug`]).
+pub const DEBUG: u32 = 1 << 14;
 /// All of them.
-pub const ALL: u32 = (1 << 14) - 1;
+pub const ALL: u32 = (1 << 15) - 1;
 /// Needs of a sandbox that outlives failures.
 const RECOVERY: u32 = WATCHDOG | LADDER;
 /// Needs of few sandboxes. They share monitors.
 const RARE: u32 = MMIO | LOCK;
 /// Needs of sandboxes that start with the machine.
 const BOOTED: u32 = ALL & !RUNNING;
+/// Those of one that is used, and not looked into.
+const USED: u32 = BOOTED & !DEBUG;
 
 /// Monitors that are built, by the names of their files: a smaller one first, then the one with code for all. The last
 /// one is that one, built with checks and another layout.
-pub const MONITORS: [(&str, u32); 17] = [
+pub const MONITORS: [(&str, u32); 18] = [
     ("monitor-small", CHANNELS),
     ("monitor-control", SMALL),
     ("monitor-control-locks", SMALL | LOCK),
@@ -48,13 +52,14 @@ pub const MONITORS: [(&str, u32); 17] = [
     ("monitor-control-warm", SMALL | RECOVERY | SNAPSHOT),
     ("monitor-control-standby", SMALL | RECOVERY | SNAPSHOT | ROLE),
     ("monitor-control-registers", SMALL | RARE),
-    ("monitor-plain", BOOTED & !(DEVICES | RECOVERY | SNAPSHOT | ROLE | RARE)),
-    ("monitor", BOOTED & !(RECOVERY | SNAPSHOT | ROLE | RARE)),
-    ("monitor-locks", BOOTED & !(RECOVERY | SNAPSHOT | ROLE | MMIO)),
-    ("monitor-watched", BOOTED & !(SNAPSHOT | ROLE | RARE)),
-    ("monitor-warm", BOOTED & !(ROLE | RARE)),
-    ("monitor-standby", BOOTED & !RARE),
-    ("monitor-registers", BOOTED),
+    ("monitor-plain", USED & !(DEVICES | RECOVERY | SNAPSHOT | ROLE | RARE)),
+    ("monitor", USED & !(RECOVERY | SNAPSHOT | ROLE | RARE)),
+    ("monitor-locks", USED & !(RECOVERY | SNAPSHOT | ROLE | MMIO)),
+    ("monitor-watched", USED & !(SNAPSHOT | ROLE | RARE)),
+    ("monitor-warm", USED & !(ROLE | RARE)),
+    ("monitor-standby", USED & !RARE),
+    ("monitor-registers", USED),
+    ("monitor-debug", BOOTED),
     ("monitor-running", LATE),
     ("monitor-running-devices", LATE | DEVICES),
     ("monitor-checked", BOOTED),
@@ -118,6 +123,7 @@ mod tests {
         assert_eq!(MONITORS[smallest(LOCK)].0, "monitor-control-locks");
         assert_eq!(MONITORS[smallest(LOCK | LINUX)].0, "monitor-locks");
         assert_eq!(MONITORS[smallest(LOCK | WATCHDOG)].0, "monitor-registers");
+        assert_eq!(MONITORS[smallest(DEBUG)].0, "monitor-debug");
         assert_eq!(MONITORS[smallest(RUNNING | LINUX | CORES)].0, "monitor-running");
         assert_eq!(MONITORS[smallest(RUNNING | DEVICES)].0, "monitor-running-devices");
     }

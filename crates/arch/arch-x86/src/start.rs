@@ -18,6 +18,8 @@ pub struct Confinement {
     pub init: bool,
     /// The guest is a Linux that ran before: see [`running`].
     pub running: bool,
+    /// A debugger is let in: its breakpoints leave the guest.
+    pub debug: bool,
 }
 
 /// Intercepts of a Linux that runs already, beside those of all guests that are left out. It has looked at CPUID, and
@@ -61,7 +63,8 @@ fn segment(
 /// The part of a control block that confines its guest, whatever the guest's state.
 fn confined(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
     let init = if c.init { intercept::INIT } else { 0 };
-    let all = INTERCEPT_ALL & !init & !if c.running { LEFT_RUNNING } else { 0 };
+    let debug = if c.debug { intercept::INT1 } else { 0 };
+    let all = INTERCEPT_ALL & !init & !if c.running { LEFT_RUNNING } else { 0 } | debug;
     out(INTERCEPT_LOW, EXCEPTION_BITS | all << 32);
     out(INTERCEPT_HIGH, all >> 32 | INTERCEPT_BROADCAST << 32);
     out(IOPM, c.iopm);
@@ -137,6 +140,7 @@ mod tests {
             asid: 1,
             init: false,
             running: false,
+            debug: false,
         };
         let entry = Entry64 { rip: 0x20_0000, rsp: 0x30_0000, cr3: 0x1000, gdt: 0x2000 };
         let mut blocks = [[0u32; 0x1000 / 4]; 2];
@@ -165,6 +169,7 @@ mod tests {
             asid: 1,
             init: false,
             running: false,
+            debug: false,
         };
         let mut block = [None; 0x1000 / 4];
         running(&confinement, &mut |at, value| block[usize::from(at) / 4] = Some(value));

@@ -86,6 +86,8 @@ pub mod intercept {
     pub const CLGI: u64 = 1 << 37;
     /// SKINIT.
     pub const SKINIT: u64 = 1 << 38;
+    /// INT1 (ICEBP).
+    pub const INT1: u64 = 1 << 40;
     /// WBINVD.
     pub const WBINVD: u64 = 1 << 41;
     /// MONITOR.

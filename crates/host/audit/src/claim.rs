@@ -131,6 +131,8 @@ pub struct Sandbox {
     pub quiets: Vec<usize>,
     /// Most pages of a snapshot of its guest's; 0: it takes none.
     pub snapshot: u64,
+    /// A debugger may look into it: its monitor has a page for that.
+    pub debug: bool,
     /// Sandboxes with reports that it may read.
     pub observe: Vec<usize>,
     /// Starts with the machine; otherwise it may never have run.

@@ -19,6 +19,8 @@ const INFO: u64 = 0xFFFF_FFFF_8018_0000;
 const PROGRESS: u64 = 0xFFFF_FFFF_8038_0000;
 /// Snapshots of the guest's: a page with what the monitor notes, then two buffers.
 const SNAPSHOTS: u64 = 0xFFFF_FFFF_8080_0000;
+/// Page of a debugger.
+const DEBUG: u64 = 0xFFFF_FFFF_803A_0000;
 /// The page that shows the guest its roles.
 const ROLES: u64 = 0xFFFF_FFFF_8039_0000;
 /// The own guest's table entries for memory of roles, a page for each.
@@ -147,6 +149,9 @@ fn windows(claim: &Claim, i: usize, program: &[Segment]) -> Vec<Window> {
     }
     if sandbox.snapshot > 0 {
         all.push(window(SNAPSHOTS, snapshots(sandbox) * page, RW, "snapshots"));
+    }
+    if sandbox.debug {
+        all.push(window(DEBUG, page, RW, "debugger's page"));
     }
     if places.vectors {
         all.push(window(VECTORS, page, R, "interrupt descriptor table"));

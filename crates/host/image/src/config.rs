@@ -125,6 +125,7 @@ fn identity(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
     config.snapshot = sandbox.snapshot;
     config.lockable = sandbox.lockable.into();
+    config.debug = sandbox.debug.into();
     config.watch = sandbox.watch.map_or_else(Watch::default, |own| watch(input, own));
     for (to, ram) in config.ram.iter_mut().zip(&sandbox.ram) {
         *to = Ram { gpa: ram.gpa, len: ram.len };
@@ -408,6 +409,7 @@ pub fn needs(plan: &Plan, index: usize) -> u32 {
         (sandbox.watch.is_some(), need::WATCHDOG),
         (!sandbox.ladders.is_empty() || failure, need::LADDER),
         (sandbox.snapshot > 0, need::SNAPSHOT),
+        (sandbox.debug, need::DEBUG),
         (plan.mmio.iter().any(mediated), need::MMIO),
         (
             sandbox.lockable || controls(sandbox, &|target| plan.sandboxes[target].lockable),
@@ -435,6 +437,7 @@ fn has_code<T: Target>(config: &T::Config, input: &Input) -> Result<(), Error> {
         (config.peers.len != 0, need::WATCHDOG, "looks at other monitors"),
         (config.ladders.len != 0, need::LADDER, "ladders"),
         (config.snapshot != 0, need::SNAPSHOT, "snapshots"),
+        (config.debug != 0, need::DEBUG, "a debugger"),
         (config.roles.len != 0, need::ROLE, "roles"),
     ];
     let lacks = told

@@ -63,6 +63,9 @@ pub struct Made {
     pub spaces: Spaces,
 }
 
+/// A debugger's page.
+pub const DEBUGGER: &str = "a debugger's page";
+
 /// Places of a monitor's parts, physical addresses, with their lengths where they have several pages.
 #[derive(Clone)]
 struct Places {
@@ -72,6 +75,7 @@ struct Places {
     progress: Option<u64>,
     roles: Option<u64>,
     snapshots: Option<(u64, u64)>,
+    debug: Option<u64>,
     vectors: Option<u64>,
     shadow: (u64, u64),
     stacks: u64,
@@ -187,6 +191,12 @@ pub fn bake<T: Target>(
     }
     part(pages, confining, "host save areas, bitmaps, nested and I/O tables");
 
+    let page = pages.end();
+    let debug = sandbox.debug.then(|| pages.take(facts.page));
+    if debug.is_some() {
+        part(pages, page, DEBUGGER);
+    }
+
     let config_pa = pages.end();
     let control = [control, host];
     let confine = || Confine {
@@ -197,6 +207,7 @@ pub fn bake<T: Target>(
         // The Linux under which a system starts can have its cores back.
         taken: input.plan.is_taken(input.index) || input.plan.block.is_some() && !runs,
         running: runs,
+        debug: sandbox.debug,
     };
     let mut running = Range::default();
     if runs {
@@ -240,6 +251,7 @@ pub fn bake<T: Target>(
         progress,
         roles: role_words,
         snapshots,
+        debug,
         vectors,
         shadow: (shadow_pa, shadow_len),
         stacks,
@@ -300,6 +312,9 @@ fn space<T: Target>(
     }
     if let Some((pa, len)) = places.snapshots {
         own.add(SNAPSHOTS_VA, pa, len, Rights::RW, "snapshots");
+    }
+    if let Some(pa) = places.debug {
+        own.add(DEBUG_VA, pa, page, Rights::RW, DEBUGGER);
     }
     own.add(SHADOW_VA, places.shadow.0, places.shadow.1, Rights::RW, "shadow of registers");
     for (span, rights) in &functions.pages {

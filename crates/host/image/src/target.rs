@@ -108,4 +108,6 @@ pub struct Confine {
     pub taken: bool,
     /// It is a Linux that runs already.
     pub running: bool,
+    /// A debugger is let in.
+    pub debug: bool,
 }

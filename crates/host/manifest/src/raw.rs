@@ -210,6 +210,9 @@ pub struct Sandbox {
     /// True if its guest may lock it. From then on no other sandbox stops or restarts it, whatever right it has.
     #[serde(default)]
     pub lockable: bool,
+    /// True if a debugger may stop its guest, look at it and change it (`bulkhead gdb`). Not in releases.
+    #[serde(default)]
+    pub debug: bool,
     /// True if it is being tried out. An access that is not granted is then recorded and answered as absent, and
     /// `bulkhead run` prints the line that would grant it. Not in releases.
     #[serde(default)]

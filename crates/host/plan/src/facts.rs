@@ -32,6 +32,8 @@ pub struct Facts {
     pub image: u64,
     /// Ticks of a watchdog come from a timer beside the cores.
     pub ticks_beside: bool,
+    /// Its monitors let a debugger in.
+    pub debugger: bool,
     /// Physical page of the cores' start-up code, if it has a place outside of the image.
     pub start_code: Option<u64>,
     /// Lowest address of a sandbox's memory: firmware has what lies below.

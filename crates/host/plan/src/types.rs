@@ -435,6 +435,8 @@ pub struct Sandbox {
     pub bay: bool,
     /// Its guest may lock it: from then on nobody else ends it.
     pub lockable: bool,
+    /// A debugger may stop its guest, look at it and change it.
+    pub debug: bool,
     /// It is being tried out: accesses that are not granted are noted for its author.
     pub learn: bool,
     /// Its importance according to the manifest's author; shown, not acted on.
@@ -467,6 +469,7 @@ impl Default for Sandbox {
             releases: false,
             bay: false,
             lockable: false,
+            debug: false,
             learn: false,
             criticality: None,
         }

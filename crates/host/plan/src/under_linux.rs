@@ -394,7 +394,7 @@ const RESTART: &str = "say `restart = true` in [under_linux]";
 fn refuse_own(under: &UnderLinux, sandbox: &Sandbox) -> Result<(), Refused> {
     refuse_any(sandbox)?;
     let (name, place) = (&sandbox.name, &sandbox.place);
-    let why = "a Linux that runs already has one guest, without a ladder or a snapshot";
+    let why = "a Linux that runs already has one guest, without a ladder, a snapshot or a debugger";
     if let Some(other) = sandbox.alternatives.first() {
         let message =
             format!("guest `{}` would take the place of sandbox `{name}`: {why}", other.name);
@@ -407,6 +407,10 @@ fn refuse_own(under: &UnderLinux, sandbox: &Sandbox) -> Result<(), Refused> {
     if sandbox.snapshot > 0 {
         let message = format!("sandbox `{name}` keeps a snapshot: {why}");
         return refused(place, message, "leave `snapshot` away");
+    }
+    if sandbox.debug {
+        let message = format!("a debugger is let into sandbox `{name}`: {why}");
+        return refused(place, message, "leave `debug` away");
     }
     if sandbox.actions[Kind::Failure as usize] != Action::Ignore {
         let message = format!("a failure of sandbox `{name}` has an answer: its monitor sees none");

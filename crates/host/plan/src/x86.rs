@@ -32,6 +32,7 @@ pub const SVM: Facts = Facts {
     function: 4096,
     image: map::IMAGE_PA,
     ticks_beside: true,
+    debugger: true,
     start_code: Some(TRAMPOLINE_PA),
     lowest: 1 << 20,
     boot_sees: 1 << 32,
@@ -69,5 +70,11 @@ pub const SVM: Facts = Facts {
 };
 
 /// Facts of x86-64 with Intel's VT-x.
-pub const VMX: Facts =
-    Facts { name: "x86-64-vmx", monitors: MONITORS_VMX, files: "vmx-", ticks_beside: false, ..SVM };
+pub const VMX: Facts = Facts {
+    name: "x86-64-vmx",
+    monitors: MONITORS_VMX,
+    files: "vmx-",
+    ticks_beside: false,
+    debugger: false,
+    ..SVM
+};

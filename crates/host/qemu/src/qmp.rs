@@ -56,6 +56,11 @@ impl Qmp {
         }
     }
 
+    /// Sends the interrupt that no core can mask to all cores with a monitor that listens for it.
+    pub fn wake(&mut self) -> Result<(), Error> {
+        self.execute("inject-nmi", json!({})).map(|_| ())
+    }
+
     /// Returns the next line that is what we want; events in between are dropped.
     fn answer(&mut self, to: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value, Error> {
         let failed = |why: String| Error::Qmp(to.into(), why);

@@ -102,6 +102,7 @@ pub fn translate(
         let failure = sandbox.actions[report::Kind::Failure as usize];
         need(failure != Action::Ignore || !sandbox.ladders.is_empty(), need::LADDER);
         need(sandbox.snapshot > 0, need::SNAPSHOT);
+        need(sandbox.debug, need::DEBUG);
         let mediated = |shared: &SharedMmio| shared.of(index).any(|part| part.range.is_some());
         need(plan.mmio.iter().any(mediated), need::MMIO);
         let over = |right: &Right| plan.sandboxes[right.sandbox].lockable;
@@ -126,6 +127,7 @@ pub fn translate(
             observe: sandbox.observe.clone(),
             watched: sandbox.watch.is_some(),
             snapshot: sandbox.snapshot,
+            debug: sandbox.debug,
             alive: sandbox.watch.is_some_and(|watch| watch.alive.is_some()),
             running: plan.runs(index),
             again: plan.begins_anew(index),

@@ -19,7 +19,7 @@ mod x86;
 pub use build::{build, build_at, build_late, iso};
 pub use console::Log;
 pub use intact::Program;
-pub use live::Live;
+pub use live::{DebugPage, Live};
 pub use load::Load;
 pub use machine::{emulated, machine};
 pub use promises::judge;

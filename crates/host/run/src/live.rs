@@ -3,11 +3,18 @@
 use crate::Error;
 use crate::audit::banks;
 use bulkhead_audit::{Memory as _, RamFile};
-use bulkhead_explain::{Snapshot, snapshot};
-use bulkhead_image::Baked;
+use bulkhead_explain::{Snapshot, snapshot, state as state_name};
+use bulkhead_gdb::Wire;
+use bulkhead_image::{Baked, DEBUGGER};
+use bulkhead_layout::report::{MAGIC, Report, State};
 use bulkhead_qemu::Qmp;
 use serde_json::json;
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Connects to the emulator in a folder; returns the file of its RAM, too.
 pub(crate) fn connect(folder: &Path) -> Result<(Qmp, PathBuf), Error> {
@@ -64,5 +71,112 @@ impl Live {
     pub fn look(&self) -> Option<Snapshot> {
         let read = |pa: u64, bytes: &mut [u8]| self.memory.read(pa, bytes);
         snapshot(&read, &self.baked)
+    }
+}
+
+/// The page that a sandbox' monitor has for a debugger, in a machine that another process runs.
+pub struct DebugPage {
+    folder: PathBuf,
+    path: PathBuf,
+    file: File,
+    /// In the file: the page, and the sandbox' report.
+    at: u64,
+    report: u64,
+}
+
+impl DebugPage {
+    /// Finds it in the machine of a folder. The manifest is that machine's.
+    ///
+    /// # Errors
+    /// No such machine, or no debugger is let into the sandbox.
+    pub fn new(folder: &Path, baked: &Baked, sandbox: usize) -> Result<Self, Error> {
+        let mut parts = baked.map.parts.iter();
+        let page = parts.find(|part| part.owner == Some(sandbox) && part.what == DEBUGGER);
+        let name = &baked.plan.sandboxes[sandbox].name;
+        let page = page.ok_or_else(|| {
+            Error::Other(format!(
+                "no debugger is let into `{name}`: `debug = true` in its [[sandbox]] would"
+            ))
+        })?;
+        let (_, path) = connect(folder)?;
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.map_err(|e| Error::Other(format!("{}: {e}", path.display())))?;
+        let place = |pa: u64| {
+            // The banks lie in the file one behind the other.
+            let mut before = 0;
+            let found = banks(&baked.plan).into_iter().find_map(|bank| {
+                let at = before;
+                before += bank.len;
+                bank.contains(pa).then(|| at + pa - bank.start)
+            });
+            found.ok_or_else(|| Error::Other("the image lies in no RAM".into()))
+        };
+        let (at, report) = (place(page.start)?, place(baked.map.reports[sandbox])?);
+        let page = Self { folder: folder.to_owned(), path, file, at, report };
+        page.begun(name)?;
+        Ok(page)
+    }
+
+    /// Waits until the guest runs.
+    fn begun(&self, name: &str) -> Result<(), Error> {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let due = Instant::now() + PATIENCE;
+        loop {
+            let state = self.state().map_err(|e| Error::Other(e.to_string()))?;
+            match state {
+                Some(State::Running) => return Ok(()),
+                Some(state) if Instant::now() > due => {
+                    return Err(Error::Other(format!("`{name}` is {}", state_name(state))));
+                }
+                None if Instant::now() > due => {
+                    return Err(Error::Other(
+                        "the machine has not booted this manifest's image, or not yet".into(),
+                    ));
+                }
+                _ => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    fn half(&self, at: u64) -> io::Result<u32> {
+        let mut bytes = [0; 4];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn state(&self) -> io::Result<Option<State>> {
+        if !self.path.exists() {
+            return Err(io::Error::other("the machine has ended"));
+        }
+        let mut magic = [0; 8];
+        self.file.read_exact_at(&mut magic, self.report + offset_of!(Report, magic) as u64)?;
+        if u64::from_le_bytes(magic) != MAGIC {
+            return Ok(None);
+        }
+        Ok(Some(State::of(self.half(self.report + offset_of!(Report, state) as u64)?)))
+    }
+}
+
+impl Wire for DebugPage {
+    fn word(&self, at: usize) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, self.at + at as u64)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn set_word(&self, at: usize, value: u64) -> io::Result<()> {
+        self.file.write_all_at(&value.to_le_bytes(), self.at + at as u64)
+    }
+
+    fn ended(&self) -> io::Result<Option<u8>> {
+        let ended = matches!(self.state()?, Some(State::Exited | State::Stopped | State::Failed));
+        let code = self.half(self.report + offset_of!(Report, exit_code) as u64)?;
+        Ok(ended.then_some(code as u8))
+    }
+
+    fn wake(&self) -> io::Result<()> {
+        // It reaches the cores that let a debugger in: others have that pin masked.
+        let woken = Qmp::connect(&self.folder.join("qmp.sock")).and_then(|mut qmp| qmp.wake());
+        woken.map_err(|error| io::Error::other(error.to_string()))
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::contract::{RAX, RCX, RDX};
 use crate::{TWO_BYTES, X86, ipi, xapic};
-use bulkhead_monitor::Outcome;
 use bulkhead_monitor::record::deny;
+use bulkhead_monitor::{Outcome, debug};
 use bulkhead_monitor_abi::report::{Cause, Condition};
 use bulkhead_monitor_abi_x86::config::Quiet;
 use bulkhead_monitor_abi_x86::{icr, msr, vmcb};
@@ -64,6 +64,8 @@ fn lvt<M: X86>(m: &M, register: u32, value: u64) -> Outcome {
     } else {
         value
     };
+    // A debugger wakes the monitor by this one.
+    let value = if register == msr::X2APIC_LINT1 && debug::lets(m) { icr::NMI } else { value };
     // A fixed interrupt of this core's own, or masked.
     m.wrmsr(register, value);
     Outcome::skip(Cause::Lvt, TWO_BYTES)

@@ -1,7 +1,9 @@
 //! The contract between a monitor and its architecture, for one core of the sandbox.
 
+use crate::outcome::Outcome;
 use crate::peer::Watching;
 use bulkhead_monitor_abi::bell::{Bell, End};
+use bulkhead_monitor_abi::debug;
 use bulkhead_monitor_abi::ladder::{Climb, LADDERS, Ladder};
 use bulkhead_monitor_abi::link::Link;
 use bulkhead_monitor_abi::load::Head;
@@ -10,7 +12,7 @@ use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice, Start};
 use bulkhead_monitor_abi::need;
 use bulkhead_monitor_abi::peer::{BusMaster, Peer};
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
-use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
+use bulkhead_monitor_abi::report::{Cause, CoreReportCells, ReportCells};
 use bulkhead_monitor_abi::role::{Piece, ROLES, Role};
 use bulkhead_monitor_abi::snapshot;
 use bulkhead_monitor_abi::watch::{FixedPage, PART, Progress};
@@ -93,7 +95,9 @@ pub trait Layout {
     fn shared(&self, core: u32) -> &Shared;
     /// Frequencies that the boot code has measured.
     fn clock(&self) -> &Clock;
-    /// Returns a word of a channel, by its monitor-virtual address.
+    /// Returns the page of a debugger. Only with [`Config::debug`].
+    fn debugger(&self) -> &debug::Page;
+    /// Returns a word of a channel or of the guest's RAM, by its monitor-virtual address.
     fn word(&self, at: u64) -> &AtomicU64;
     /// Returns the guest's progress words. Only where the watchdog looks at them.
     fn progress(&self) -> &Progress;
@@ -180,6 +184,18 @@ pub trait Vcpu {
     /// Sets the first instruction of a core that another one starts. `named` came with [`crate::signal::START`]. The
     /// architecture defines it: as a page, or as a row of a table of its own, which has wider words.
     fn startup(&self, named: u8);
+    /// Shows a debugger the guest's registers.
+    fn show(&self, _page: &debug::Page) {}
+    /// Takes those that a debugger may change.
+    fn adopt(&self, _page: &debug::Page) {}
+    /// Has the guest stop after its next instruction, without an interrupt before that, or no longer.
+    fn step(&self, _on: bool) {}
+    /// Gives the guest the exception of its own breakpoint instruction.
+    fn reflect(&self, cause: Cause) -> Outcome {
+        Outcome::resume(cause)
+    }
+    /// Lets this core be woken from outside of the machine for a debugger.
+    fn listen(&self) {}
     /// Leaves this core to its guest, which has the machine from then on. It returns where the architecture has no way.
     fn give_back(&self) {}
 }

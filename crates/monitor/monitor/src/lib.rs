@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod contract;
+pub mod debug;
 pub mod exit;
 pub mod hypercall;
 pub mod ladder;

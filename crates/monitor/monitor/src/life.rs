@@ -4,7 +4,7 @@
 use crate::contract::Monitor;
 use crate::outcome::End;
 use crate::record::record;
-use crate::{ladder, link, mail, peer, role, running, signal, snapshot, watch};
+use crate::{debug, ladder, link, mail, peer, role, running, signal, snapshot, watch};
 use bulkhead_monitor_abi::cores::To;
 use bulkhead_monitor_abi::hypercall::{BAD_ARGUMENT, NO_CALL, OK, STATUS_LOCKED};
 use bulkhead_monitor_abi::load::{HEAD, PROGRAM_GPA, sum};
@@ -95,6 +95,7 @@ fn fresh<M: Monitor>(m: &M, record: Slice) {
     m.reset(m.ops(record));
     m.local().incarnation.set(incarnation(m));
     watch::begin(m);
+    debug::begin(m);
     // The steady phase begins anew with the guest.
     m.counters().steady_ticks.store(0, Ordering::Relaxed);
 }

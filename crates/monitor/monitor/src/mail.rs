@@ -3,7 +3,7 @@
 
 use crate::contract::Monitor;
 use crate::outcome::Outcome;
-use crate::{life, link, role, signal, watch};
+use crate::{debug, life, link, role, signal, watch};
 use bulkhead_monitor_abi::bell::{self, End};
 use bulkhead_monitor_abi::hypercall::{
     BAD_ARGUMENT, BUSY, CONTROL_START, CONTROL_STOP, OK, REQUESTS, STATUS_LOCKED, index,
@@ -30,6 +30,9 @@ pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     if M::has(need::ROLE) {
         role::look(m);
     }
+    if let Some(outcome) = debug::look(m, cause) {
+        return outcome;
+    }
     let done = match asked(m) {
         Some(state) => return Outcome::end(cause, state),
         None if unmaskable => Outcome::inject(cause, M::UNMASKABLE),
@@ -40,7 +43,7 @@ pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
 }
 
 /// Returns the state in which other sandboxes' requests end the guest's life, if one does; the first core looks.
-fn asked<M: Monitor>(m: &M) -> Option<State> {
+pub fn asked<M: Monitor>(m: &M) -> Option<State> {
     if !m.is_first() {
         return None;
     }

@@ -30,6 +30,7 @@ pub const FACTS: Facts = Facts {
     function: PAGE,
     image: 0x5_0000_0000,
     ticks_beside: false,
+    debugger: false,
     start_code: None,
     lowest: 0x4_1000_0000,
     boot_sees: u64::MAX,

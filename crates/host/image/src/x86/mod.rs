@@ -361,8 +361,8 @@ fn write(field: u16, value: u64) -> Op {
 
 fn svm(confine: &Confine) -> Confinement {
     let [iopm, msrpm] = confine.traps;
-    let Confine { root, tag, taken, running, .. } = *confine;
-    Confinement { iopm, msrpm, n_cr3: root, asid: tag, init: taken, running }
+    let Confine { root, tag, taken, running, debug, .. } = *confine;
+    Confinement { iopm, msrpm, n_cr3: root, asid: tag, init: taken, running, debug }
 }
 
 /// Adds a store into a VMCB, which is zeroed before.
@@ -426,6 +426,7 @@ mod tests {
         ticks: false,
         taken: false,
         running: false,
+        debug: false,
     };
     const ENTRY: Entry64 = Entry64 { rip: 0x20_0000, rsp: 0x8000, cr3: 0x2000, gdt: 0x1000 };
 

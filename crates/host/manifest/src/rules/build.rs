@@ -208,6 +208,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         bay: cx.bays.contains(&item.index),
         releases: item.release == raw::Release::Ask,
         lockable: item.lockable,
+        debug: item.debug,
         learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {
             raw::Criticality::Low => plan::Criticality::Low,

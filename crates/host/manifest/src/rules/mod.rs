@@ -9,7 +9,8 @@ pub mod build;
 pub mod channels;
 pub mod commands;
 pub mod cores;
-pub mod devices;
+pub mod debug;
+mod devices;
 pub mod guests;
 pub mod health;
 pub mod kernel;
@@ -135,6 +136,7 @@ pub const ALL: &[Rule] = &[
     mmio::shared_mmio_part,
     mmio::shared_mmio_overlap,
     peer::spare_unused,
+    debug::debug_sandbox,
     snapshot::snapshot_size,
     snapshot::snapshot_guest,
     snapshot::snapshot_unused,
@@ -216,6 +218,7 @@ pub const NAMES: &[&str] = &[
     "core-twice",
     "core-unknown",
     "cores-too-many",
+    "debug-sandbox",
     "device-nobody",
     "device-twice",
     "device-unknown",

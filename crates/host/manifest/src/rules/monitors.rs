@@ -44,6 +44,7 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             ("watchdog", sandbox.watchdog.is_some()),
             ("monitor", sandbox.monitor != raw::Build::Usual),
             ("lockable", sandbox.lockable),
+            ("debug", sandbox.debug),
             ("learn", sandbox.learn),
             ("autostart", !sandbox.autostart),
         ];
