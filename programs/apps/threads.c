@@ -151,8 +151,8 @@ static void allocate_all(void)
     look("malloc and printf of four threads", right);
 }
 
-/* A thread of low priority has the mutex, and one of middle priority runs for long. One of high priority wants the mutex:
- * it waits for the first one only, to which it lends its priority. */
+/* A thread of low priority has the mutex, and one of middle priority runs for long. One of high priority wants the
+ * mutex: it waits for the first one only, to which it lends its priority. */
 static pthread_mutex_t shared;
 static long long high_had_it, middle_ended;
 

@@ -16,7 +16,8 @@ static unsigned char *text(void)
     unsigned long state = 1;
     for (size_t at = 0; bytes && at < LENGTH; at++) {
         state = state * 6364136223846793005ul + 1442695040888963407ul;
-        bytes[at] = at > 5000 && state >> 61 ? bytes[at - 4000 + at % 1000 / 100] : "separation kernel"[state >> 32 & 15];
+        int copies = at > 5000 && state >> 61;
+        bytes[at] = copies ? bytes[at - 4000 + at % 1000 / 100] : "separation kernel"[state >> 32 & 15];
     }
     return bytes;
 }
