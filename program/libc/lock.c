@@ -79,7 +79,20 @@ bool libc_give(int thread, uint8_t priority)
            !bulkhead_invoke(to->capability, BULKHEAD_THREAD_SET_PRIORITY, words);
 }
 
-/* Takes back what a thread was lent. */
+/* Raises a thread; false: the manifest does not allow it. */
+static bool raise_to(int thread, uint8_t priority)
+{
+    struct libc_thread *to = libc_threads + thread;
+    to->raised = true;
+    if (!libc_give(thread, priority))
+        return false;
+    /* Again, because it may have gone back to its own one before the call. */
+    to->raised = true;
+    to->now = priority;
+    return true;
+}
+
+/* Takes back what a thread was lent, once it has no lock. */
 static void settle(int thread)
 {
     struct libc_thread *of = libc_threads + thread;
@@ -88,6 +101,12 @@ static void settle(int thread)
     of->raised = false;
     of->now = of->own;
     libc_give(thread, of->own);
+    /* Another thread may have taken a lock since the look at `held`, and have been lent a priority for that. */
+    for (int n = 0; of->held && n < LIBC_THREADS; n++) {
+        unsigned long *wants = libc_threads[n].wants;
+        if (wants && libc_owner(wants) == thread && libc_threads[n].now > of->now)
+            raise_to(thread, libc_threads[n].now);
+    }
 }
 
 /* Gives the calling thread's priority to the holder of a lock, and to those that it waits for itself. */
@@ -98,20 +117,14 @@ static void lend(unsigned long *word)
         int thread = libc_owner(word);
         if (thread == LIBC_NOBODY || libc_threads[thread].now >= priority)
             return;
-        struct libc_thread *to = libc_threads + thread;
-        uint8_t before = to->now;
-        to->raised = true;
-        to->now = priority;
-        if (!libc_give(thread, priority)) {
-            to->now = before;
+        if (!raise_to(thread, priority))
             return;
-        }
         if (libc_owner(word) != thread) {
             /* It let go meanwhile. */
             settle(thread);
             return;
         }
-        word = to->wants;
+        word = libc_threads[thread].wants;
     }
 }
 

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include "libc.h"
 
+#include <_newlib_version.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 
 void libc_state(struct _reent *);
 void libc_end_keys(void);
+/* Prepares newlib's streams; there, if the program uses any. */
+void __sinit(struct _reent *) __attribute__((weak));
 
 static _Thread_local struct _reent own_state;
 
@@ -57,13 +60,18 @@ static void run(int thread)
     renew(thread);
     _REENT_INIT_PTR(&own_state);
     libc_state(&own_state);
+    /* `exit` writes out the first thread's streams, which that thread's own use of them makes otherwise. */
+    if (__sinit)
+        __sinit(_impure_ptr);
     self->state = LIBC_RUNNING;
     if (!setjmp(self->end))
         self->result = self->start(self->argument);
     libc_end_keys();
     /* Its streams are all threads' own. */
     own_state.__cleanup = NULL;
+#if __NEWLIB__ < 4
     own_state.__sdidinit = 0;
+#endif
     _reclaim_reent(&own_state);
     libc_state(NULL);
     self->state = LIBC_ENDED;
@@ -105,6 +113,12 @@ static int claim(void)
 
 int pthread_create(pthread_t *to, const pthread_attr_t *attr, void *(*start)(void *), void *argument)
 {
+    /* Threads that look again and again would keep less important ones from running. */
+    if (!libc_threads[libc_self()].wakes) {
+        bulkhead_printf("%s: pthread_create: the manifest gives it no `memory`, where its threads could wait\n",
+                        bulkhead_page()->name);
+        return EAGAIN;
+    }
     int thread = claim();
     if (thread == LIBC_NOBODY) {
         bulkhead_printf("%s: pthread_create: its %d threads with entry `pthread` are all in use: the manifest has to "

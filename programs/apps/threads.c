@@ -200,6 +200,43 @@ static void inversion(void)
     look("priority inheritance", right && high_had_it < middle_ended && high_had_it - begun < 8 * MILLISECOND);
 }
 
+/* The holder of a mutex waits for another one itself: the thread that has that one is lent the priority. */
+static pthread_mutex_t front = PTHREAD_MUTEX_INITIALIZER;
+
+static void *between(void *argument)
+{
+    usleep(500);
+    pthread_mutex_lock(&front);
+    pthread_mutex_lock(&shared);
+    pthread_mutex_unlock(&shared);
+    pthread_mutex_unlock(&front);
+    return argument;
+}
+
+static void chain(void)
+{
+    void *(*const starts[])(void *) = {low, between, middle};
+    pthread_t threads[3];
+    pthread_attr_t attr;
+    struct sched_param after;
+    long long begun = now();
+    int policy, right = 1;
+    pthread_attr_init(&attr);
+    pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+    for (int n = 0; n < 3; n++) {
+        pthread_attr_setschedparam(&attr, &(struct sched_param){.sched_priority = 60 + 10 * n});
+        right &= !pthread_create(threads + n, &attr, starts[n], NULL);
+    }
+    usleep(2000);
+    pthread_mutex_lock(&front);
+    right &= now() - begun < 8 * MILLISECOND;
+    pthread_mutex_unlock(&front);
+    right &= !pthread_getschedparam(threads[0], &policy, &after) && after.sched_priority == 60;
+    for (int n = 0; n < 3; n++)
+        pthread_join(threads[n], NULL);
+    look("priority inheritance through two mutexes", right);
+}
+
 static void kinds(void)
 {
     pthread_mutexattr_t attr;
@@ -347,6 +384,7 @@ int main(void)
     through_queue();
     allocate_all();
     inversion();
+    chain();
     kinds();
     timeouts();
     once_and_keys();

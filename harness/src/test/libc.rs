@@ -29,7 +29,7 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// Lines of `threads` about something that is right.
-const THREADS: usize = 9;
+const THREADS: usize = 10;
 
 fn started(bench: &Bench, name: &str) -> Result<Seen, String> {
     let path = build::root().join(format!("tests/libc/{name}.toml"));
