@@ -8,7 +8,7 @@ cd "$ROOT"
 
 OUT=$ROOT/target/libraries
 SOURCES=programs/apps/sources
-STAMP="$(cat "$0" $SOURCES/Cargo.lock | sha256sum)"
+STAMP="$(cat tools/libraries.sh $SOURCES/Cargo.lock | sha256sum)"
 if [ "$(cat "$OUT/stamp" 2>/dev/null)" != "$STAMP" ]; then
     rm -rf "$OUT"
     mkdir -p "$OUT"

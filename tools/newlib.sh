@@ -10,10 +10,10 @@ set -euo pipefail
 cd "$ROOT"
 
 OUT=$ARTIFACTS/newlib
-SOURCE=$(find /usr/src/newlib -name 'newlib-*.tar.*' 2>/dev/null | sort | tail -1)
+SOURCE=$(find /usr/src/newlib -name 'newlib-*.tar.*' 2>/dev/null | sort | tail -1) || true
 [ -n "$SOURCE" ] || die "there is no source of newlib in /usr/src/newlib; run tools/setup.sh"
 GCC=${CC:-gcc}
-STAMP="$(sha256sum <"$SOURCE" | cut -d' ' -f1) $(sha256sum <"$0" | cut -d' ' -f1) $($GCC -dumpfullversion)"
+STAMP="$(sha256sum <"$SOURCE" | cut -d' ' -f1) $(sha256sum <tools/newlib.sh | cut -d' ' -f1) $($GCC -dumpfullversion)"
 [ "$(cat "$OUT/stamp" 2>/dev/null)" != "$STAMP" ] || exit 0
 
 say "building newlib for programs in C"
