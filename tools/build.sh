@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$ROOT"
 
 # Fetching crates has a limit too; building needs no network then.
-for manifest in Cargo.toml plugin/Cargo.toml fuzz/Cargo.toml; do
+for manifest in Cargo.toml plugin/Cargo.toml fuzz/Cargo.toml programs/apps/sources/Cargo.toml; do
     fetch=(cargo fetch --locked --manifest-path "$manifest")
     limited 600 "${fetch[@]}" -q || limited 600 "${fetch[@]}" || die "cannot fetch crates"
 done
@@ -92,6 +92,7 @@ cargo build --locked -q --target $BARE --profile guest -p bulkhead-program-c
 for main in programs/*/main.c; do
     program/c/build.sh "$ARTIFACTS/program-$(basename "$(dirname "$main")")" "$main" "$OUT/guest/libbulkhead_program_c.a"
 done
+tools/apps.sh
 say "building QEMU's plugin"
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/plugin cargo build --locked -q --release --manifest-path plugin/Cargo.toml
 cp "${CARGO_TARGET_DIR:-target}/plugin/release/libbulkhead_plugin.so" "$ARTIFACTS/plugin.so"

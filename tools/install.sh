@@ -105,7 +105,7 @@ if [ "${1:-}" = --remove ]; then
     exit 0
 fi
 
-for needed in "$BUILT/release/bulkhead" "$ARTIFACTS/boot" "$ARTIFACTS/kernel" "$BARE/libbulkhead_sdk_c.a"; do
+for needed in "$BUILT/release/bulkhead" "$ARTIFACTS/boot" "$ARTIFACTS/kernel" "$ARTIFACTS/newlib/stamp" "$BARE/libbulkhead_sdk_c.a"; do
     [ -e "$needed" ] || die "there is no $needed; run \`make build\` first"
 done
 
@@ -172,6 +172,10 @@ cp sdk/c/*.[ch] sdk/c/cc.sh "$C/sdk/c"
 cp sdk/c/arch/* "$C/sdk/c/arch"
 cp -r program/include program/program.ld "$C/program"
 cp program/c/*.c "$C/program/c"
+# The C library, with its licence, and our part of it.
+cp -r program/libc "$C/program"
+cp -r "$ARTIFACTS/newlib" "$C"
+rm "$C/newlib/stamp"
 cp "$BARE/libbulkhead_sdk_c.a" "$BARE/libbulkhead_program_c.a" "$C/lib"
 
 ln -s ../share/bulkhead/sdk/c/sdk/c/cc.sh "$STAGE/bin/bulkhead-cc"

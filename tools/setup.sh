@@ -16,13 +16,13 @@ cd "$ROOT"
 QEMU_LEAST=9
 # ipxe-qemu holds the boot ROM of QEMU's default network card; bochs is the
 # second emulator of the tests; iperf3 is the host's end of the guests' network;
-# dmsetup and e2fsck go into a guest; parallel runs shards of a campaign.
+# dmsetup and e2fsck go into a guest; parallel runs shards of a campaign; newlib is the C library of programs.
 PACKAGES=(
     gcc libc6-dev make ca-certificates xz-utils zstd lz4
     grub-common grub-pc-bin grub-efi-amd64-bin xorriso mtools
     ovmf seabios ipxe-qemu busybox-static
     bochs bochsbios bochs-term vgabios
-    e2fsprogs iperf3 dmsetup parallel
+    e2fsprogs iperf3 dmsetup parallel newlib-source
 )
 # Patience, but not for ever: for another apt's lock, and for a mirror.
 APT_SETTINGS='DPkg::Lock::Timeout "300"; Acquire::Retries "4"; Acquire::http::Timeout "30"; Acquire::https::Timeout "30";'

@@ -16,12 +16,15 @@ uint32_t bulkhead_thread(void)
     return number;
 }
 
+/* With newlib a program begins in program/libc. */
+#ifndef BULKHEAD_APP
 static int first(uint32_t thread)
 {
     (void)thread;
     return main();
 }
 BULKHEAD_THREAD(_start, first)
+#endif
 
 void bulkhead_exit(uint32_t code)
 {

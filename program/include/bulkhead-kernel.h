@@ -327,11 +327,14 @@ struct bulkhead_name_capability {
     uint8_t kind;
     /* Rights of the capability. */
     uint8_t rights;
+    /* Priority of a thread in the manifest; 0 for other kinds. */
+    uint8_t priority;
     /* Address of the capability. */
     uint32_t address;
 };
 _Static_assert(offsetof(struct bulkhead_name_capability, kind) == 1, "kind");
 _Static_assert(offsetof(struct bulkhead_name_capability, rights) == 2, "rights");
+_Static_assert(offsetof(struct bulkhead_name_capability, priority) == 3, "priority");
 _Static_assert(offsetof(struct bulkhead_name_capability, address) == 4, "address");
 
 /* Memory of the program: shared memory, a channel of raw pages, a device's registers. */

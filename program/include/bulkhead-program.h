@@ -75,7 +75,9 @@ _Static_assert(sizeof(struct bulkhead_buffer) == BULKHEAD_BUFFER_SIZE, "buffer")
 
 /* The program's first thread begins here; the result is the exit code of the sandbox, if the
  * manifest lets the program end it. */
+#ifndef BULKHEAD_APP
 int main(void);
+#endif
 
 /* Names the symbol at which a further thread begins (`entry` in the manifest), and its function,
  * which gets the thread's number in the program, from 0. */

@@ -3,7 +3,8 @@
 #include "text.h"
 #include <stdarg.h>
 
-/* Also what GCC may call in freestanding code. */
+/* Also what GCC may call in freestanding code; newlib has its own. */
+#ifndef BULKHEAD_APP
 void *memset(void *to, int byte, size_t length)
 {
     void *start = to;
@@ -17,6 +18,7 @@ void *memcpy(void *to, const void *from, size_t length)
     __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
     return start;
 }
+#endif
 
 /* Arguments. */
 

@@ -38,6 +38,7 @@ mod keeper;
 mod kernel;
 mod ladder;
 mod learn;
+mod libc;
 mod line;
 mod link;
 mod linux_channel;
@@ -105,6 +106,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(kernel::jobs());
+    jobs.extend(libc::jobs());
     jobs.extend(store::jobs());
     jobs.extend(failing::jobs());
     jobs.extend(ending::jobs());

@@ -16,7 +16,8 @@ const TEMPLATES: [&str; 4] = ["bare", "linux+bare", "kernel", "kernel-c"];
 const SECONDS: u64 = 240;
 
 /// Tests that are no template's.
-const OTHERS: [(&str, Look); 5] = [
+const OTHERS: [(&str, Look); 6] = [
+    ("new/plain-c", plain_c),
     ("new/refused", refused),
     ("new/failing", failing),
     ("new/command", command),
@@ -185,6 +186,27 @@ fn refused(installed: &Installed) -> Result<String, String> {
 
 fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
+}
+
+/// A program in plain C takes two commands, in a folder with its source and a manifest.
+fn plain_c(installed: &Installed) -> Result<String, String> {
+    let folder = installed.folder.join("plain");
+    let copied = std::fs::create_dir_all(&folder).and_then(|()| {
+        let tree = build::root();
+        std::fs::copy(tree.join("programs/apps/hello.c"), folder.join("hello.c"))?;
+        std::fs::copy(tree.join("tests/libc/hello.toml"), folder.join("system.toml"))
+    });
+    copied.map_err(|e| format!("{}: {e}", folder.display()))?;
+    let done = installed.types(
+        "cd plain\ncp -r ../usr/share/bulkhead/machines .\n\
+             bulkhead-cc app target/hello hello.c\nbulkhead run system.toml\n",
+    )?;
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let root = said.lines().find(|line| line.ends_with("hello, others: 1.414213562373"));
+    match root.filter(|_| done.status.success()) {
+        Some(line) => Ok(format!("{line}{}", installed.remark())),
+        None => Err(words(&done)),
+    }
 }
 
 /// A guest that ends with another exit code than 0 breaks a promise, and so the project's test fails.

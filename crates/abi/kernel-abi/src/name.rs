@@ -14,6 +14,8 @@ pub enum Grant {
         kind: Kind,
         /// Rights of the capability.
         rights: Rights,
+        /// Priority of a thread in the manifest; 0 for other kinds.
+        priority: u8,
         /// Address of the capability.
         address: Address,
     }
@@ -139,9 +141,10 @@ mod tests {
             Grant::Capability(Capability {
                 kind: Kind::Endpoint,
                 rights: Rights(5),
+                priority: 7,
                 address: 0x0403_0201,
             }),
-            &[1, 7, 5, 0, 1, 2, 3, 4],
+            &[1, 7, 5, 7, 1, 2, 3, 4],
         ),
         (
             Grant::Memory(Memory {

@@ -52,7 +52,10 @@ impl Calls for By<'_> {
 }
 
 fn named(name: &str, kind: Kind, address: Address) -> Name {
-    Name::new(name, Grant::Capability(Capability { kind, rights: Rights::ALL, address }))
+    Name::new(
+        name,
+        Grant::Capability(Capability { kind, rights: Rights::ALL, priority: 0, address }),
+    )
 }
 
 impl System {

@@ -253,8 +253,9 @@ impl<K: Kernels> Build<K> {
                     made.give(self, nodes[other].1, name, Rights::ALL, 0)?;
                 }
                 Managed::Thread(thread) => {
-                    let name = &kernel.threads[thread].name;
-                    made.give(self, shared.threads[thread], name, Rights::ALL, 0)?;
+                    let managed = &kernel.threads[thread];
+                    let name = &managed.name;
+                    made.give_thread(self, shared.threads[thread], (name, managed.priority))?;
                     if kernel.threads[thread].program != n {
                         made.give(self, shared.replies[thread], name, Rights::ALL, 0)?;
                     }

@@ -175,7 +175,19 @@ impl Made {
         let cap = build.cap(from);
         let kind = Kind::new(cap.kind).unwrap_or(Kind::Null);
         let rights = cap.rights().masked(rights);
-        self.tell(name, Grant::Capability(Capability { kind, rights, address }))
+        self.tell(name, Grant::Capability(Capability { kind, rights, priority: 0, address }))
+    }
+
+    /// Gives it a thread, with its priority in the manifest.
+    pub fn give_thread<K: Kernels>(
+        &mut self,
+        build: &mut Build<K>,
+        from: Place,
+        (name, priority): (&str, u8),
+    ) -> Result<(), String> {
+        let (kind, rights) = (Kind::Thread, Rights::ALL);
+        let address = self.take(build, from, rights, 0)?;
+        self.tell(name, Grant::Capability(Capability { kind, rights, priority, address }))
     }
 
     /// Takes a capability without a name.

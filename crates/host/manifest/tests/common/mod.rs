@@ -84,6 +84,7 @@ pub fn artifacts(name: &str) -> PathBuf {
         ("program", good),
         ("kernel", elf(2, KERNEL, &[(KERNEL, 0x1000, R | X), (KERNEL + 0x1000, 0x1000, R | W)])),
         ("user", with_symbol(&user, "handler", 0x40_0100)),
+        ("app", with_symbol(&user, "bulkhead_needs_fpu", 0x40_0100)),
         ("stripped", user),
         ("pie", elf(3, 0, &[text])),
         ("low", elf(2, 0x1000, &[(0x1000, 0x1000, R | X)])),

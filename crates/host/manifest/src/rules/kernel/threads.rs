@@ -48,6 +48,28 @@ pub fn thread_entry(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Symbol of a file of which all threads use vector registers (`program/libc/start.c`).
+const NEEDS_FPU: &str = "bulkhead_needs_fpu";
+
+/// A file in which the compiler uses vector registers has them in each thread. The first use would be an exception.
+pub fn thread_fpu(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in all(cx) {
+        for thread in parts.threads.iter().filter(|thread| !thread.fpu) {
+            let program = parts.programs.iter().find(|program| program.name == thread.program);
+            let Some(program) = program else { continue };
+            let needs = elf(cx, program).is_some_and(|elf| elf.symbols.contains_key(NEEDS_FPU));
+            if needs {
+                let (name, program) = (&thread.name, &program.name);
+                let message =
+                    format!("thread `{name}` has no vector registers, and `{program}` uses them");
+                let at = cx.at(thread, &[k("name")]);
+                let help = "add `fpu = true`: `bulkhead-cc app` compiles with them";
+                found.push(Diagnostic::new("thread-fpu", at, message).help(help));
+            }
+        }
+    }
+}
+
 fn calls(call: &Call) -> &str {
     match call {
         Call::Name(name) => name,

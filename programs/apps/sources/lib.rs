@@ -1,0 +1,1 @@
+//! Nothing: the package stands for its dependencies.
