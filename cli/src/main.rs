@@ -15,12 +15,13 @@ mod pci;
 mod picture;
 mod saved;
 mod sched;
+mod status;
 mod svg;
 mod table;
 mod text;
 mod top;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Divides a machine into sandboxes, as a manifest says.
@@ -50,6 +51,8 @@ enum Command {
     Trace(cmd::trace::Arguments),
     Audit(cmd::audit::Arguments),
     Inject(cmd::inject::Arguments),
+    #[command(hide = true)]
+    Pages(cmd::pages::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -71,5 +74,6 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => cmd::trace::run(&arguments),
         Command::Audit(arguments) => cmd::audit::run(&arguments),
         Command::Inject(arguments) => cmd::inject::run(&arguments),
+        Command::Pages(arguments) => cmd::pages::run(&arguments, &mut Arguments::command()),
     }
 }

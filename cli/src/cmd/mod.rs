@@ -11,6 +11,7 @@ pub mod inject;
 pub mod make;
 pub mod new;
 pub mod pack;
+pub mod pages;
 pub mod plan;
 pub mod report;
 pub mod run;

@@ -3,7 +3,7 @@
 use super::ManifestArguments;
 use crate::denied::Denied;
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::{output, status};
 use bulkhead_explain::Untrusted;
 use bulkhead_layout::report::State;
 use bulkhead_plan::{Arch, Emulator};
@@ -48,9 +48,6 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
-
-/// Exit status that shells report for a command that Ctrl-C ended: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// Words for the promises that a run in host time cannot judge.
 const NOT_JUDGED: &str = "  not judged: this was a live run, in which you stop and start what you like, and the emulator's threads \
@@ -141,7 +138,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let status = finish(&outcome, arguments, timed);
     if interrupted {
         output::complain("interrupted");
-        return ExitCode::from(INTERRUPTED);
+        return ExitCode::from(status::INTERRUPTED);
     }
     status
 }

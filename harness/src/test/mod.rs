@@ -15,6 +15,7 @@ mod channel;
 mod checked;
 mod control;
 mod damaged;
+mod deb;
 mod device;
 mod disk;
 mod drive;
@@ -96,6 +97,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(book::jobs());
     jobs.extend(typed::jobs());
     jobs.extend(new::jobs());
+    jobs.extend(deb::jobs());
     jobs.extend(fuzz::jobs());
     jobs.extend(oracle::jobs());
     jobs.extend(played::jobs());
