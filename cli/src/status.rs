@@ -14,7 +14,7 @@ pub const STATUSES: &[(u8, &str)] = &[
          comparison",
     ),
     (2, "the command line is not right"),
-    (INTERRUPTED, "Ctrl-C ended a run"),
+    (INTERRUPTED, "Ctrl-C ended a run, or `watch`"),
 ];
 
 /// Environment variables and their effects.

@@ -18,6 +18,7 @@ pub mod run;
 pub mod sched;
 pub mod top;
 pub mod trace;
+pub mod watch;
 
 use crate::output;
 use bulkhead_explain::owner;

@@ -76,6 +76,7 @@ pub(crate) mod voter;
 mod vtd;
 mod walk;
 mod warm;
+mod watch;
 mod watchdog;
 mod web;
 mod wrong;
@@ -98,6 +99,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(typed::jobs());
     jobs.extend(new::jobs());
     jobs.extend(deb::jobs());
+    jobs.extend(watch::jobs());
     jobs.extend(fuzz::jobs());
     jobs.extend(oracle::jobs());
     jobs.extend(played::jobs());
