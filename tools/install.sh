@@ -120,7 +120,7 @@ strip --strip-all "$STAGE"/bin/*
 "$BUILT/release/bulkhead" pages "$STAGE/share"
 
 # What an image is made of, and the Linux of templates. Then the systems whose guests need no disk, with their guests.
-artifacts=(boot late kernel kernel-trace plugin.so linux-6.12-cloud test.cpio)
+artifacts=(boot late kernel kernel-trace plugin.so linux-6.12-cloud guest.cpio)
 for monitor in "$ARTIFACTS"/{,vmx-}monitor*; do
     artifacts+=("$(basename "$monitor")")
 done
