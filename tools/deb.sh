@@ -78,7 +78,7 @@ size=$(du -k -s --apparent-size "$USR" | cut -f1)
 mkdir -p "$WORK/source/debian"
 printf 'Source: bulkhead\n\nPackage: bulkhead\nArchitecture: any\n' >"$WORK/source/debian/control"
 depends=$(cd "$WORK/source" && dpkg-shlibdeps -O "$USR/bin/bulkhead" 2>/dev/null | sed 's/^shlibs:Depends=//')
-least=$(sed -n 's/^QEMU_LEAST=//p' tools/setup.sh)
+least=$(qemu_least)
 cat >"$TREE/DEBIAN/control" <<END
 Package: bulkhead
 Version: $VERSION

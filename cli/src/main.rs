@@ -21,7 +21,8 @@ mod table;
 mod text;
 mod top;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use output::Colour;
 use std::process::ExitCode;
 
 /// Divides a machine into sandboxes, as a manifest says.
@@ -30,6 +31,9 @@ use std::process::ExitCode;
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// When messages have colours; `NO_COLOR` is for auto.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
+    color: Colour,
 }
 
 #[derive(Subcommand)]
@@ -57,7 +61,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let arguments = parsed();
+    output::choose(arguments.color);
+    match arguments.command {
         Command::New(arguments) => cmd::new::run(&arguments),
         Command::Check(arguments) => cmd::check::run(&arguments),
         Command::Plan(arguments) => cmd::plan::run(&arguments),
@@ -78,4 +84,18 @@ fn main() -> ExitCode {
         Command::Inject(arguments) => cmd::inject::run(&arguments),
         Command::Pages(arguments) => cmd::pages::run(&arguments, &mut Arguments::command()),
     }
+}
+
+/// Reads the command line. Its own errors and help have the colours that it asks for, so that is looked at before.
+fn parsed() -> Arguments {
+    let words: Vec<String> = std::env::args().take_while(|word| word != "--").collect();
+    let after = words.iter().position(|word| word == "--color").and_then(|at| words.get(at + 1));
+    let joined = words.iter().find_map(|word| word.strip_prefix("--color="));
+    let choice = match after.map(String::as_str).or(joined) {
+        Some("always") => ColorChoice::Always,
+        Some("never") => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    };
+    let matches = Arguments::command().color(choice).get_matches();
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }

@@ -19,7 +19,7 @@ pub const STATUSES: &[(u8, &str)] = &[
 
 /// Environment variables and their effects.
 pub const VARIABLES: &[(&str, &str)] = &[
-    ("NO_COLOR", "no colours, if it is not empty"),
+    ("NO_COLOR", "no colours, if it is not empty and `--color` does not ask for them"),
     ("CI=true", "`run` is the scenario in virtual time, even with a terminal"),
     (
         "BULKHEAD_ARTIFACTS",

@@ -3,12 +3,14 @@
 use super::ManifestArguments;
 use crate::denied::Denied;
 use crate::interrupt::Interrupt;
-use crate::{output, status};
+use crate::output::{self, Progress};
+use crate::status;
 use bulkhead_explain::Untrusted;
 use bulkhead_layout::report::State;
 use bulkhead_plan::{Arch, Emulator};
 use bulkhead_qemu::Time;
 use bulkhead_run::{Event, Log, Options, Outcome, judge};
+use std::cell::RefCell;
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::PathBuf;
@@ -113,7 +115,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let shown = !options.terminal;
     let interrupt = Interrupt::default();
     let asked = interrupt.clone();
-    options.stop = Some(Box::new(move || asked.came()));
+    let progress = RefCell::new(Progress::begin());
+    options.stop = Some(Box::new(move || {
+        if shown {
+            progress.borrow_mut().tell("the machine runs");
+        }
+        asked.came()
+    }));
     let mut denied = Denied::default();
     let result = bulkhead_run::run(checked, &options, |event| {
         if let Event::Started(_) = event {
