@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build install uninstall artifacts run run-under-linux test test-fresh soak campaign bench fuzz miri doc clean distclean
+.PHONY: help setup build install uninstall deb artifacts run run-under-linux test test-fresh soak campaign bench fuzz miri doc clean distclean
 
 # The pinned toolchain comes first, whatever else the machine has (tools/lib.sh).
 CHANNEL := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -28,6 +28,9 @@ install: build ## command, SDKs and monitors for projects outside of this tree; 
 
 uninstall: ## remove exactly what `make install` put there; PREFIX and DESTDIR as there
 	@tools/install.sh --remove
+
+deb: build ## a Debian package of what `make install` installs, in target/deb
+	@tools/deb.sh
 
 artifacts: setup ## kernels, initramfs images and a Debian for the Linux guests, in target/artifacts
 	@tools/artifacts.sh

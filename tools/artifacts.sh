@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
-#   target/artifacts/{test,ctl,bench,demo,virtio,virtio-stock,checks,stress,iperf,web,peer}.cpio
+#   target/artifacts/{guest,test,ctl,bench,demo,virtio,virtio-stock,checks,stress,iperf,web,peer}.cpio
 #   target/artifacts/disk-{6.1,6.12}[-cloud].cpio, each for its kernel: they go on
 #   in the Debian on a disk (tools/disk.sh)
 # Runs as often as one likes; nothing changes unless a source did.
@@ -45,6 +45,9 @@ initramfs() { # NAME PROGRAM-OR-ENTRY...
     "${CARGO_TARGET_DIR:-target}/release/bulkhead-initramfs" "$out" "${entries[@]}"
 }
 
+# For Linuxes of users' own systems (`bulkhead new`): channels, networks and disks over them, and other sandboxes.
+# It has no /sbin/modprobe, with which the kernel would run programs, and take exits, long before its own first one.
+initramfs guest bhchannel bhio bhtrue bhview bhvirtio bulkheadctl "tree:/=$ARTIFACTS/modules-6.12-cloud"
 initramfs test bhattack bhbench bhchannel bhtrue bhview
 initramfs ctl bulkheadctl
 initramfs bench bhbench bhtrue

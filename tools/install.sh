@@ -3,6 +3,7 @@
 #
 #   tools/install.sh            installs to $DESTDIR$PREFIX; PREFIX is /usr/local if it is not given
 #   tools/install.sh --remove   removes exactly what was installed there, by the list that was kept
+#   tools/install.sh --stage FOLDER   makes the folder anew, and only puts it together there, for tools/deb.sh
 #
 # Folders go where the installation made them and nothing is left in them.
 #
@@ -18,6 +19,7 @@ cd "$ROOT"
 PREFIX=${PREFIX:-/usr/local}
 TO=${DESTDIR:-}$PREFIX
 STAGE=$ROOT/target/install
+[ "${1:-}" != --stage ] || STAGE=$(realpath -m "${2:?--stage needs a folder}")
 SHARE=$STAGE/share/bulkhead
 # Files, links and made folders of an installation, one a line; a folder ends with `/`.
 LIST=lib/bulkhead/installed
@@ -105,17 +107,20 @@ if [ "${1:-}" = --remove ]; then
     exit 0
 fi
 
-for needed in "$BUILT/release/bulkhead" "$ARTIFACTS/boot" "$ARTIFACTS/kernel" "$ARTIFACTS/newlib/stamp" "$BARE/libbulkhead_sdk_c.a"; do
+CTL=$BUILT/x86_64-unknown-linux-musl/linux/bulkheadctl
+for needed in "$BUILT/release/bulkhead" "$CTL" "$ARTIFACTS/boot" "$ARTIFACTS/kernel" "$ARTIFACTS/newlib/stamp" "$BARE/libbulkhead_sdk_c.a"; do
     [ -e "$needed" ] || die "there is no $needed; run \`make build\` first"
 done
 
 rm -rf "$STAGE"
 mkdir -p "$STAGE"/{bin,lib/bulkhead/artifacts,src} "$SHARE"/{systems,sdk/rust,sdk/c/lib}
-cp "$BUILT/release/bulkhead" "$STAGE/bin"
-strip --strip-debug "$STAGE/bin/bulkhead"
+# The second one is static: it goes into the Linux of a sandbox, too.
+cp "$BUILT/release/bulkhead" "$CTL" "$STAGE/bin"
+strip --strip-all "$STAGE"/bin/*
+"$BUILT/release/bulkhead" pages "$STAGE/share"
 
 # What an image is made of, and the Linux of templates. Then the systems whose guests need no disk, with their guests.
-artifacts=(boot late kernel kernel-trace plugin.so linux-6.12-cloud test.cpio)
+artifacts=(boot late kernel kernel-trace plugin.so linux-6.12-cloud guest.cpio)
 for monitor in "$ARTIFACTS"/{,vmx-}monitor*; do
     artifacts+=("$(basename "$monitor")")
 done
@@ -129,6 +134,7 @@ done
 for artifact in $(printf '%s\n' "${artifacts[@]}" | sort -u); do
     cp "$ARTIFACTS/$artifact" "$STAGE/lib/bulkhead/artifacts"
 done
+strip --strip-unneeded "$STAGE/lib/bulkhead/artifacts/plugin.so"
 cp -r machines "$SHARE"
 cp -r docs/schema "$SHARE"
 
@@ -193,6 +199,7 @@ for module in linux/*/dkms.conf; do
 done
 
 chmod -R u=rwX,go=rX "$STAGE"
+[ "${1:-}" != --stage ] || exit 0
 (cd "$STAGE" && find . -mindepth 1 \( -type d -printf '%P/\n' -o -printf '%P\n' \) | sort) >"$STAGE.list"
 replace "$STAGE.list"
 say "installed in $TO; \`$TO/bin/bulkhead new NAME\` makes a project"

@@ -18,6 +18,14 @@ PATH=$(toolchain_dir)/bin:$PATH
 PATH=$PATH:/usr/sbin:/sbin
 export PATH
 
+# The least version of QEMU, which stands in the command's own source.
+qemu_least() {
+    local least
+    least=$(sed -n 's/^pub const LEAST: u32 = \([0-9]*\);$/\1/p' "$ROOT/crates/host/qemu/src/machine.rs")
+    [ -n "$least" ] || die "crates/host/qemu/src/machine.rs names no least version of QEMU"
+    echo "$least"
+}
+
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 warn() { printf '\033[1;33mwarning:\033[0m %s\n' "$*" >&2; }
 die() {

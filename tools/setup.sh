@@ -13,7 +13,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-QEMU_LEAST=9
+QEMU_LEAST=$(qemu_least)
 # ipxe-qemu holds the boot ROM of QEMU's default network card; bochs is the
 # second emulator of the tests; iperf3 is the host's end of the guests' network;
 # dmsetup and e2fsck go into a guest; parallel runs shards of a campaign; newlib is the C library of programs.

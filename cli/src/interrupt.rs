@@ -20,8 +20,7 @@ impl Interrupt {
     /// Takes the signals over from here on. Called once the emulator runs: it would
     /// inherit the mask, and then not heed a kill of its own.
     pub fn arm(&self) {
-        let wanted = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-        let wanted: SigSet = wanted.into_iter().collect();
+        let wanted = wanted();
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         // Without them a signal ends this process at once, as by default.
         if let Ok(signals) = SignalFd::with_flags(&wanted, flags)
@@ -29,6 +28,19 @@ impl Interrupt {
         {
             let _ = self.0.signals.set(signals);
         }
+    }
+
+    /// Does something, such as starting a child, in which a signal ends this process at once, as by default.
+    pub fn let_through<T>(&self, work: impl FnOnce() -> T) -> T {
+        let wanted = wanted();
+        if self.0.signals.get().is_some() {
+            let _ = wanted.thread_unblock();
+        }
+        let done = work();
+        if self.0.signals.get().is_some() {
+            let _ = wanted.thread_block();
+        }
+        done
     }
 
     /// Tells if one came.
@@ -40,4 +52,9 @@ impl Interrupt {
         }
         self.0.came.get()
     }
+}
+
+/// Signals that ask this process to end.
+fn wanted() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }

@@ -1,6 +1,6 @@
 //! A plan's part about kernels: their programs and threads, the contexts they run on, and all rights of each program.
 
-use crate::text::{joined, table};
+use crate::text::{Sheet, joined, table};
 use bulkhead_manifest::size;
 use bulkhead_manifest::time::{show, show_share};
 use bulkhead_plan::admission::Analysis;
@@ -63,7 +63,7 @@ pub fn user(kernel: &Kernel, context: usize) -> String {
 }
 
 /// The tables of all kernels.
-pub fn tables(out: &mut String, plan: &Plan) {
+pub fn tables(out: &mut Sheet, plan: &Plan) {
     for (sandbox, kernel) in all(plan) {
         programs(out, sandbox, kernel);
         traced(out, sandbox, kernel);
@@ -75,7 +75,7 @@ pub fn tables(out: &mut String, plan: &Plan) {
 }
 
 /// The place of its trace.
-fn traced(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
+fn traced(out: &mut Sheet, sandbox: &Sandbox, kernel: &Kernel) {
     let Some(ram) = sandbox.ram.first().filter(|_| kernel.trace > 0) else { return };
     let (name, ring) = (&sandbox.name, size::show(kernel.trace));
     let at = ram.gpa + (ram.len - kernel.ring());
@@ -88,7 +88,7 @@ fn or_none(bytes: u64) -> String {
     if bytes == 0 { "-".into() } else { size::show(bytes) }
 }
 
-fn programs(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
+fn programs(out: &mut Sheet, sandbox: &Sandbox, kernel: &Kernel) {
     let row = |program: &Program| {
         let file = program.file.file_name().unwrap_or_default().to_string_lossy();
         vec![
@@ -111,7 +111,7 @@ pub fn without_time(kernel: &Kernel, thread: &Thread) -> &'static str {
     if kernel.stands_by(thread) { "stands by" } else { "passive" }
 }
 
-fn threads(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
+fn threads(out: &mut Sheet, sandbox: &Sandbox, kernel: &Kernel) {
     let route = |route: Option<Route>, without: &str| match route {
         None => without.to_owned(),
         Some(Route { endpoint, badge }) => badged(&kernel.endpoints[endpoint].name, badge),
@@ -148,7 +148,7 @@ fn threads(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
     table(out, &format!("Threads of {}", sandbox.name), &heads, &rows);
 }
 
-fn contexts(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
+fn contexts(out: &mut Sheet, sandbox: &Sandbox, kernel: &Kernel) {
     let rows: Vec<Vec<String>> = { kernel.contexts.iter().enumerate() }
         .map(|(index, context)| {
             let [budget, period] = budget(context);
@@ -183,7 +183,7 @@ fn badged(name: &str, badge: u64) -> String {
 }
 
 /// Everything that programs may do, a row for each entry of the manifest.
-fn rights(out: &mut String, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
+fn rights(out: &mut Sheet, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
     let mut rows = Vec::new();
     for program in &kernel.programs {
         let mut may = |right: &str, what: String| {
@@ -320,7 +320,7 @@ pub fn reached(plan: &Plan, sandbox: &Sandbox, kernel: &Kernel, function: usize)
 }
 
 /// The places where programs meet: endpoints, notifications, shared memory.
-fn meetings(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
+fn meetings(out: &mut Sheet, sandbox: &Sandbox, kernel: &Kernel) {
     let who = |has: &dyn Fn(&Program) -> bool| {
         joined(kernel.programs.iter().filter(|program| has(program)).map(|program| &program.name))
     };

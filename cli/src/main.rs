@@ -15,12 +15,14 @@ mod pci;
 mod picture;
 mod saved;
 mod sched;
+mod status;
 mod svg;
 mod table;
 mod text;
 mod top;
 
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use output::Colour;
 use std::process::ExitCode;
 
 /// Divides a machine into sandboxes, as a manifest says.
@@ -29,6 +31,9 @@ use std::process::ExitCode;
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// When messages have colours; `NO_COLOR` is for auto.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
+    color: Colour,
 }
 
 #[derive(Subcommand)]
@@ -40,6 +45,7 @@ enum Command {
     Build(cmd::build::Arguments),
     Pack(cmd::pack::Arguments),
     Run(cmd::run::Arguments),
+    Watch(cmd::watch::Arguments),
     Exits(cmd::exits::Arguments),
     Top(cmd::top::Arguments),
     Gdb(cmd::gdb::Arguments),
@@ -51,10 +57,14 @@ enum Command {
     Trace(cmd::trace::Arguments),
     Audit(cmd::audit::Arguments),
     Inject(cmd::inject::Arguments),
+    #[command(hide = true)]
+    Pages(cmd::pages::Arguments),
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let arguments = parsed();
+    output::choose(arguments.color);
+    match arguments.command {
         Command::New(arguments) => cmd::new::run(&arguments),
         Command::Check(arguments) => cmd::check::run(&arguments),
         Command::Plan(arguments) => cmd::plan::run(&arguments),
@@ -62,6 +72,7 @@ fn main() -> ExitCode {
         Command::Build(arguments) => cmd::build::run(&arguments),
         Command::Pack(arguments) => cmd::pack::run(&arguments),
         Command::Run(arguments) => cmd::run::run(&arguments),
+        Command::Watch(arguments) => cmd::watch::run(&arguments),
         Command::Exits(arguments) => cmd::exits::run(&arguments),
         Command::Top(arguments) => cmd::top::run(&arguments),
         Command::Gdb(arguments) => cmd::gdb::run(&arguments),
@@ -73,5 +84,20 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => cmd::trace::run(&arguments),
         Command::Audit(arguments) => cmd::audit::run(&arguments),
         Command::Inject(arguments) => cmd::inject::run(&arguments),
+        Command::Pages(arguments) => cmd::pages::run(&arguments, &mut Arguments::command()),
     }
+}
+
+/// Reads the command line. Its own errors and help have the colours that it asks for, so that is looked at before.
+fn parsed() -> Arguments {
+    let words: Vec<String> = std::env::args().take_while(|word| word != "--").collect();
+    let after = words.iter().position(|word| word == "--color").and_then(|at| words.get(at + 1));
+    let joined = words.iter().find_map(|word| word.strip_prefix("--color="));
+    let choice = match after.map(String::as_str).or(joined) {
+        Some("always") => ColorChoice::Always,
+        Some("never") => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    };
+    let matches = Arguments::command().color(choice).get_matches();
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }

@@ -1,6 +1,6 @@
 //! A plan's part about PCI functions and interrupt lines, and about things that are shared or not confined.
 
-use crate::text::{joined, port_range, table};
+use crate::text::{Sheet, joined, port_range, table};
 use bulkhead_manifest::rules::pci::nobody;
 use bulkhead_manifest::size::show;
 use bulkhead_plan::{Bar, BarKind, Function, Granted, Plan, Ports, Sandbox, Trigger};
@@ -45,7 +45,7 @@ fn reset(function: &Function) -> &'static str {
 }
 
 /// Lists all functions with their class, resources and owner.
-pub fn functions(out: &mut String, plan: &Plan) {
+pub fn functions(out: &mut Sheet, plan: &Plan) {
     let Some(root) = &plan.machine.pci else { return };
     let iommu = plan.machine.iommu.is_some();
     let row = |function: &Function| {
@@ -129,7 +129,7 @@ pub fn lines(plan: &Plan) -> Vec<Line<'_>> {
 }
 
 /// The table of lines.
-pub fn interrupt_lines(out: &mut String, plan: &Plan) {
+pub fn interrupt_lines(out: &mut Sheet, plan: &Plan) {
     let trigger = |trigger| match trigger {
         Trigger::Edge => "edge",
         Trigger::LevelHigh => "level, high",

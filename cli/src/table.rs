@@ -2,7 +2,7 @@
 
 use crate::kernel;
 use crate::pci::{self, Remark};
-use crate::text::{about, count, joined, port_range, table};
+use crate::text::{Sheet, about, count, joined, port_range, table};
 use bulkhead_channel::layout::Shape;
 use bulkhead_channel::records::longest;
 use bulkhead_layout::monitor::Action;
@@ -141,8 +141,8 @@ fn action(action: Action) -> &'static str {
 
 /// Everything.
 #[must_use]
-pub fn plan(plan: &Plan) -> String {
-    let mut out = summary(plan);
+pub fn plan(plan: &Plan) -> Sheet {
+    let mut out = Sheet::new(summary(plan));
     memory(&mut out, plan);
     sandboxes(&mut out, plan);
     doorbells(&mut out, plan);
@@ -184,7 +184,7 @@ fn summary(plan: &Plan) -> String {
     )
 }
 
-fn memory(out: &mut String, plan: &Plan) {
+fn memory(out: &mut Sheet, plan: &Plan) {
     let rows: Vec<Vec<String>> = memory_map(plan)
         .into_iter()
         .map(|(span, owner)| {
@@ -220,7 +220,7 @@ pub fn over_lives(plan: &Plan, who: usize) -> String {
 }
 
 /// Doorbells that the manifest allows: sender, receiver, rate.
-fn doorbells(out: &mut String, plan: &Plan) {
+fn doorbells(out: &mut Sheet, plan: &Plan) {
     const SECOND: u64 = 1_000_000_000;
     let mut rows = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
@@ -258,7 +258,7 @@ fn doorbells(out: &mut String, plan: &Plan) {
     }
 }
 
-fn sandboxes(out: &mut String, plan: &Plan) {
+fn sandboxes(out: &mut Sheet, plan: &Plan) {
     let names =
         |indices: &[usize]| joined(indices.iter().map(|index| &plan.sandboxes[*index].name));
     let rows: Vec<Vec<String>> = plan
@@ -304,7 +304,7 @@ fn starts(sandbox: &Sandbox) -> String {
 }
 
 /// All memory that each sandbox reaches, as it sees it.
-fn rights(out: &mut String, plan: &Plan) {
+fn rights(out: &mut Sheet, plan: &Plan) {
     let mut rows = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
         let ends = plan.ends(index);
@@ -365,7 +365,7 @@ fn rights(out: &mut String, plan: &Plan) {
     );
 }
 
-fn cores(out: &mut String, plan: &Plan) {
+fn cores(out: &mut Sheet, plan: &Plan) {
     let rows: Vec<Vec<String>> = plan
         .machine
         .core_ids
@@ -385,7 +385,7 @@ fn cores(out: &mut String, plan: &Plan) {
     table(out, "Cores", &["core", "x2APIC ID", "owner", "role"], &rows);
 }
 
-fn devices(out: &mut String, plan: &Plan) {
+fn devices(out: &mut Sheet, plan: &Plan) {
     let rows: Vec<Vec<String>> = plan
         .machine
         .devices
@@ -408,7 +408,7 @@ fn devices(out: &mut String, plan: &Plan) {
 }
 
 /// Registers that sandboxes share, and what that means.
-fn shared_registers(out: &mut String, plan: &Plan) {
+fn shared_registers(out: &mut Sheet, plan: &Plan) {
     let mut rows = Vec::new();
     for shared in &plan.mmio {
         let name = |part: &MmioPart| plan.sandboxes[part.sandbox].name.as_str();
@@ -491,7 +491,7 @@ fn end(plan: &Plan, channel: &Channel, writes: bool) -> String {
 }
 
 /// Roles, if there are any: who can hold each, and what moves with it.
-fn roles(out: &mut String, plan: &Plan) {
+fn roles(out: &mut Sheet, plan: &Plan) {
     let row = |(n, role): (usize, &bulkhead_plan::Role)| {
         let name = |holder: &usize| {
             let name = &plan.sandboxes[*holder].name;
@@ -522,7 +522,7 @@ fn roles(out: &mut String, plan: &Plan) {
     }
 }
 
-fn channels(out: &mut String, plan: &Plan) {
+fn channels(out: &mut Sheet, plan: &Plan) {
     let rows: Vec<Vec<String>> = plan
         .channels
         .iter()
@@ -562,7 +562,7 @@ fn channels(out: &mut String, plan: &Plan) {
 }
 
 /// Watchdogs, if there are any: what they look at, and how soon they find it.
-fn watchdogs(out: &mut String, plan: &Plan) {
+fn watchdogs(out: &mut Sheet, plan: &Plan) {
     let show = bulkhead_manifest::time::show;
     let ticks = plan.ticks();
     let rows = plan.sandboxes.iter().filter_map(|sandbox| {
@@ -600,7 +600,7 @@ fn watchdogs(out: &mut String, plan: &Plan) {
 }
 
 /// Monitors that look at others, if there are any: how soon they find one that has stopped, and what they do to it.
-fn peers(out: &mut String, plan: &Plan) {
+fn peers(out: &mut Sheet, plan: &Plan) {
     let show = bulkhead_manifest::time::show;
     let rows = plan.sandboxes.iter().flat_map(|sandbox| {
         let watch = sandbox.watch.unwrap_or_default();
@@ -635,7 +635,7 @@ fn peers(out: &mut String, plan: &Plan) {
 }
 
 /// Builds of monitors, if some sandbox has another one than the usual one.
-fn builds(out: &mut String, plan: &Plan) {
+fn builds(out: &mut Sheet, plan: &Plan) {
     let name = |build| match build {
         Build::Usual => "usual",
         Build::Checked => "checked",
@@ -650,7 +650,7 @@ fn builds(out: &mut String, plan: &Plan) {
     }
 }
 
-fn health(out: &mut String, plan: &Plan) {
+fn health(out: &mut Sheet, plan: &Plan) {
     let rows: Vec<Vec<String>> = plan
         .sandboxes
         .iter()
@@ -665,7 +665,7 @@ fn health(out: &mut String, plan: &Plan) {
 }
 
 /// Ladders, if there are any: what is done, in which order, how often.
-fn ladders(out: &mut String, plan: &Plan) {
+fn ladders(out: &mut Sheet, plan: &Plan) {
     let show = bulkhead_manifest::time::show;
     let rows = plan.sandboxes.iter().flat_map(|sandbox| {
         let named = move |number: usize| {
@@ -729,8 +729,8 @@ pub fn still_shared(plan: &Plan) -> Vec<Remark> {
     always.into_iter().chain(pci::shared(plan)).collect()
 }
 
-fn shared(out: &mut String, plan: &Plan) {
-    let remarks = |out: &mut String, title: &str, all: Vec<Remark>| {
+fn shared(out: &mut Sheet, plan: &Plan) {
+    let remarks = |out: &mut Sheet, title: &str, all: Vec<Remark>| {
         let rows: Vec<Vec<String>> =
             all.into_iter().map(|(what, effect)| vec![what, effect]).collect();
         table(out, title, &["what", "effect"], &rows);

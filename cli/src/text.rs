@@ -2,6 +2,7 @@
 
 use bulkhead_manifest::size::show;
 use bulkhead_plan::Ports;
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// `1 sandbox`, `2 sandboxes`.
@@ -22,8 +23,66 @@ pub fn about(bytes: u64) -> String {
     format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64)
 }
 
+/// A text with tables, and these once more for programs.
+#[derive(Default)]
+pub struct Sheet {
+    /// All of it, for a person.
+    pub text: String,
+    tables: Vec<Value>,
+}
+
+impl Sheet {
+    /// Begins with a text.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self { text, tables: Vec::new() }
+    }
+
+    /// Adds a text that is no table.
+    pub fn push_str(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Returns the tables: title and rows, each an object by the heads of its columns. Cells are the texts that a
+    /// person sees.
+    #[must_use]
+    pub fn tables(&self) -> Value {
+        Value::Array(self.tables.clone())
+    }
+}
+
+/// Takes tables.
+pub trait Tables {
+    /// The text.
+    fn text(&mut self) -> &mut String;
+    /// Notes a table for programs.
+    fn note(&mut self, _title: &str, _heads: &[&str], _rows: &[Vec<String>]) {}
+}
+
+impl Tables for String {
+    fn text(&mut self) -> &mut String {
+        self
+    }
+}
+
+impl Tables for Sheet {
+    fn text(&mut self) -> &mut String {
+        &mut self.text
+    }
+
+    fn note(&mut self, title: &str, heads: &[&str], rows: &[Vec<String>]) {
+        let cells =
+            |row: &Vec<String>| heads.iter().map(|head| (*head).to_owned()).zip(row.clone());
+        let object = |row| cells(row).map(|(head, cell)| (head, Value::String(cell))).collect();
+        let rows: Vec<Value> = rows.iter().map(|row| Value::Object(object(row))).collect();
+        self.tables.push(json!({ "title": title, "rows": rows }));
+    }
+}
+
 /// Rows under a heading, in columns as wide as their widest cell.
-pub fn table(out: &mut String, title: &str, heads: &[&str], rows: &[Vec<String>]) {
+pub fn table(out: &mut impl Tables, title: &str, heads: &[&str], rows: &[Vec<String>]) {
+    out.note(title, heads, rows);
+    let out = out.text();
     let _ = writeln!(out, "\n{title}");
     if rows.is_empty() {
         out.push_str("  none\n");

@@ -53,6 +53,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         return output::fail(&format!("{}: {error}", image.display()));
     }
     if arguments.iso {
+        output::complain("note: GRUB wraps the image");
         let made = bulkhead_run::iso(&image, &arguments.output);
         let _ = std::fs::remove_file(&image);
         if let Err(error) = made {

@@ -1,8 +1,11 @@
 //! `bulkhead compare`: two runs side by side.
 
 use crate::compare::{Compared, compare, percent};
-use crate::{output, page, saved, text};
+use crate::output::{self, Form};
+use crate::text::Sheet;
+use crate::{page, saved, text};
 use bulkhead_explain::Untrusted;
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -19,6 +22,9 @@ pub struct Arguments {
     /// Write a page of HTML to this file too.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value_t = Form::Human)]
+    format: Form,
 }
 
 /// Runs it.
@@ -39,13 +45,21 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let compared = compare(&before, &after);
     let rows = rows(&compared);
     let same = text::count(compared.same, "figure is equal", "figures are equal");
-    let mut out = String::new();
+    let mut out = Sheet::default();
     match rows.is_empty() {
-        true => out += "no figure differs\n",
+        true => out.push_str("no figure differs\n"),
         false => text::table(&mut out, "Figures that differ", &HEADS, &rows),
     }
-    out += &format!("{same}\n");
-    output::result(out.trim_start_matches('\n'));
+    out.push_str(&format!("{same}\n"));
+    match arguments.format {
+        Form::Human => output::result(out.text.trim_start_matches('\n')),
+        Form::Json => output::json(json!({
+            "version": 1,
+            "equal": compared.same,
+            "broken": compared.broken,
+            "tables": out.tables(),
+        })),
+    }
     if let Some(file) = &arguments.html {
         let names = [&arguments.before, &arguments.after].map(|path| path.display().to_string());
         let html = page::compared(&names, &HEADS, &rows, &same);

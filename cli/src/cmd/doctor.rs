@@ -2,7 +2,7 @@
 
 use crate::{output, text};
 use bulkhead_layout::need::MONITORS;
-use bulkhead_qemu::PROGRAM;
+use bulkhead_qemu::{LEAST as QEMU_LEAST, PROGRAM};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -20,9 +20,6 @@ pub struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     artifacts: Option<PathBuf>,
 }
-
-/// Versions of QEMU that emulate what we need begin here: its emulation of the x2APIC.
-const QEMU_LEAST: u32 = 9;
 
 /// How long a program may take to tell its version, which is less than a pipe holds.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,6 +1,8 @@
 //! `bulkhead exits`: exits by cause, from the report of a run.
 
-use crate::{output, saved};
+use crate::output::{self, Form};
+use crate::saved;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +12,9 @@ pub struct Arguments {
     /// A report that `bulkhead run --report` wrote.
     #[arg(value_name = "REPORT", default_value = saved::USUAL)]
     report: PathBuf,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value_t = Form::Human)]
+    format: Form,
 }
 
 /// Runs it.
@@ -18,6 +23,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(report) => report,
         Err(why) => return output::fail(&why),
     };
+    if arguments.format == Form::Json {
+        let one = |sandbox: &Value| json!({ "name": sandbox["name"], "exits": sandbox["exits"] });
+        let all: Vec<Value> = saved::list(&report["sandboxes"]).iter().map(one).collect();
+        output::json(json!({ "version": 1, "system": report["system"], "sandboxes": all }));
+        return ExitCode::SUCCESS;
+    }
     let mut out = format!("{:<14}{:<12}{:>12}{:>12}\n", "sandbox", "cause", "boot", "steady");
     for sandbox in saved::list(&report["sandboxes"]) {
         let name = sandbox["name"].as_str().unwrap_or("?");

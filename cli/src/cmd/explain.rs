@@ -1,8 +1,9 @@
 //! `bulkhead explain`: the owner of a thing, the reason, and the line that would grant it.
 
 use super::PlanArguments;
-use crate::output;
+use crate::output::{self, Form};
 use bulkhead_explain::owner::{self, Thing};
+use serde_json::json;
 use std::process::ExitCode;
 
 /// Say which sandbox owns an address, port, interrupt, register or device, and why. Say also a sandbox's access to it,
@@ -17,6 +18,9 @@ pub struct Arguments {
     /// or class), or the name of a device.
     #[arg(required = true, num_args = 1..=2)]
     thing: Vec<String>,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value_t = Form::Human)]
+    format: Form,
 }
 
 /// Runs it.
@@ -41,6 +45,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     };
     let answer = owner::about(&plan, who, &thing);
     let place = owner::at(&who.place);
+    if arguments.format == Form::Json {
+        output::json(json!({
+            "version": 1, "thing": answer.what, "sandbox": who.name, "place": place, "whose": answer.owner,
+            "why": answer.why, "rule": answer.rule.to_string(), "gets": answer.gets, "grant": answer.allow.to_string(),
+        }));
+        return ExitCode::SUCCESS;
+    }
     output::result(&format!(
         "{} for {} ({place})\n  whose  {}\n  why    {}\n  rule   {}\n  gets   {}\n  grant  {}\n",
         answer.what, who.name, answer.owner, answer.why, answer.rule, answer.gets, answer.allow

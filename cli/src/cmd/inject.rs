@@ -1,10 +1,12 @@
 //! `bulkhead inject`: campaigns of faults.
 
 use super::ManifestArguments;
-use crate::{campaign_picture, output};
+use crate::campaign_picture;
+use crate::output::{self, Form};
 use bulkhead_inject::{
     Campaign, Error, Golden, Judge, Kind, Row, Shard, Store, System, run as one, table,
 };
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -72,6 +74,9 @@ struct CampaignArguments {
 struct ShowArguments {
     /// The database.
     file: PathBuf,
+    /// Form of the result: in JSON it is each fault.
+    #[arg(long, value_enum, default_value_t = Form::Human)]
+    format: Form,
     /// Write the plot by kind and place.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -97,7 +102,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.command {
         None => return campaign(&arguments.campaign),
         Some(Command::Show(show)) => {
-            Store::existing(&show.file).and_then(|store| tell(&store, show.svg.as_deref()))
+            let tell = |store: Store| tell(&store, show.svg.as_deref(), show.format);
+            Store::existing(&show.file).and_then(tell)
         }
         Some(Command::Merge(merge)) => {
             let merged = Store::merge(&merge.output, &merge.files);
@@ -138,6 +144,7 @@ fn campaign(arguments: &CampaignArguments) -> ExitCode {
     end(system.and_then(|system| {
         // Shards run side by side.
         let (folder, _lock) = super::run::free_folder(&name).map_err(Error::Other)?;
+        output::complain("note: the run without a fault comes first");
         let golden = Golden::new(&system, &folder)?;
         let campaign = Campaign {
             system: &system,
@@ -195,29 +202,38 @@ fn strike(
     if before > 0 {
         output::complain(&format!("{before} faults were in {} already", file.display()));
     }
-    tell(&store, svg)
+    tell(&store, svg, Form::Human)
 }
 
 /// Prints what a database has. True: no fault in a guest has harmed another sandbox.
-fn tell(store: &Store, svg: Option<&Path>) -> Result<bool, Error> {
+fn tell(store: &Store, svg: Option<&Path>, format: Form) -> Result<bool, Error> {
     let rows = store.rows()?;
-    output::result(&table(&rows));
+    let human = format == Form::Human;
+    match format {
+        Form::Human => output::result(&table(&rows)),
+        Form::Json => {
+            let all: Vec<Value> = rows.iter().map(as_json).collect();
+            output::json(json!({ "version": 1, "faults": all }));
+        }
+    }
     if let Some(file) = svg {
         let written = std::fs::write(file, campaign_picture::draw(&rows));
         written.map_err(|error| Error::Other(format!("{}: {error}", file.display())))?;
     }
     let harm = |apart| rows.iter().filter(move |row| row.class == "harm" && row.apart == apart);
-    for row in harm(false).chain(harm(true)) {
+    for row in harm(false).chain(harm(true)).filter(|_| human) {
         output::result(&format!(
             "fault {}: {} ({}, {}) at instruction {}: {}\n",
             row.id, row.kind, row.place, row.detail, row.instant, row.harm
         ));
     }
     let (guests, monitors) = (harm(false).count(), harm(true).count());
-    output::result(&format!(
-        "{} faults: {guests} of guests and {monitors} of monitors harmed another sandbox\n",
-        rows.len()
-    ));
+    if human {
+        output::result(&format!(
+            "{} faults: {guests} of guests and {monitors} of monitors harmed another sandbox\n",
+            rows.len()
+        ));
+    }
     Ok(guests == 0)
 }
 
@@ -227,6 +243,15 @@ fn again(campaign: &Campaign, id: u64, folder: &Path) -> Result<bool, Error> {
     let row = one::run(campaign.system, campaign.golden, &fault, Judge::default(), folder)?;
     output::result(&told(&row));
     Ok(row.class != "harm" || row.apart)
+}
+
+/// A fault for programs.
+fn as_json(row: &Row) -> Value {
+    json!({
+        "id": row.id, "kind": row.kind, "sandbox": row.sandbox, "core": row.core, "instant": row.instant,
+        "place": row.place, "detail": row.detail, "class": row.class, "found_by": row.caught_by,
+        "found_ns": row.after_ns, "right_ns": row.right_ns, "harm": row.harm, "in_monitor": row.apart,
+    })
 }
 
 fn told(row: &Row) -> String {

@@ -12,12 +12,14 @@ pub mod inject;
 pub mod make;
 pub mod new;
 pub mod pack;
+pub mod pages;
 pub mod plan;
 pub mod report;
 pub mod run;
 pub mod sched;
 pub mod top;
 pub mod trace;
+pub mod watch;
 
 use crate::output;
 use bulkhead_explain::owner;

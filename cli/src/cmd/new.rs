@@ -66,6 +66,10 @@ const VENDOR: &str = include_str!("../../templates/common/vendor.toml");
 /// The machine of every template.
 const MACHINE: &str = "machines/qemu-q35.toml";
 
+/// Fails if the first Linux' program failed: Linux powers off, however that has ended.
+const LINUX_ENDED_WELL: &str = "grep -q 'bulkhead-init: exit code 0' target/run/@NAME@/serial1.log || \
+     { echo 'linux: its program failed'; exit 1; }";
+
 /// All templates.
 const TEMPLATES: &[Template] = &[
     Template {
@@ -89,11 +93,14 @@ const TEMPLATES: &[Template] = &[
             files!("linux+bare": "system.toml"
                 "guests/sensor/Cargo.toml" "guests/sensor/build.rs" "guests/sensor/src/main.rs"),
         ],
-        // Linux powers off, however its program has ended.
-        after: Some(
-            "grep -q 'bulkhead-init: exit code 0' target/run/@NAME@/serial1.log || \
-             { echo 'linux: its program failed'; exit 1; }",
-        ),
+        after: Some(LINUX_ENDED_WELL),
+    },
+    Template {
+        name: "linux-two",
+        about: "two unmodified Linuxes, and a network between them",
+        sources: &[],
+        files: &[files!("linux-two": "system.toml")],
+        after: Some(LINUX_ENDED_WELL),
     },
     Template {
         name: "kernel",
@@ -104,6 +111,18 @@ const TEMPLATES: &[Template] = &[
             LOGGER,
             files!("kernel": "system.toml" "programs/control/Cargo.toml"
                 "programs/control/build.rs" "programs/control/src/main.rs"),
+        ],
+        after: None,
+    },
+    Template {
+        name: "driver",
+        about: "a driver of a device in a sandbox of its own, and a client in another, both in Rust",
+        sources: &["guests", "programs"],
+        files: &[
+            RUST,
+            files!("driver": "system.toml" "programs/driver/Cargo.toml" "programs/driver/build.rs"
+                "programs/driver/src/main.rs" "guests/client/Cargo.toml" "guests/client/build.rs"
+                "guests/client/src/main.rs"),
         ],
         after: None,
     },
@@ -122,9 +141,17 @@ impl Template {
         COMMON.iter().chain(self.files.iter().copied().flatten())
     }
 
-    /// Tells if its guests are in C alone.
+    /// Tells if it has guests in C.
     fn is_c(&self) -> bool {
-        !self.files().any(|(path, _)| *path == "Cargo.toml")
+        self.files().any(|(path, _)| path.ends_with(".c"))
+    }
+
+    /// Says in the project's README where its guests are.
+    fn guests(&self) -> String {
+        match self.sources {
+            [] => "Guests are Debian's kernels. `cmdline` in `system.toml` says what each of them does.".into(),
+            some => format!("`{}` has the guests. A new one needs an entry in `system.toml`.", some.join("` and `")),
+        }
     }
 }
 
@@ -186,7 +213,7 @@ impl Places {
             ("@CC@", &self.cc),
             ("@SCHEMA@", &self.schema),
             ("@MEMBERS@", &members.join(", ")),
-            ("@SOURCES@", &template.sources.join("` and `")),
+            ("@SOURCES@", &template.guests()),
         ];
         values.iter().fold(text.to_owned(), |text, (mark, value)| text.replace(mark, value))
     }

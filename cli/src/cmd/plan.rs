@@ -1,7 +1,9 @@
 //! `bulkhead plan`: each sandbox's resources.
 
 use super::PlanArguments;
-use crate::{output, picture, table};
+use crate::output::{self, Form};
+use crate::{picture, table};
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,6 +15,9 @@ pub struct Arguments {
     /// Write a picture to this file too.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value_t = Form::Human)]
+    format: Form,
 }
 
 /// Runs it.
@@ -26,6 +31,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     {
         return output::fail(&format!("cannot write {}: {error}", file.display()));
     }
-    output::result(&table::plan(&plan));
+    let sheet = table::plan(&plan);
+    match arguments.format {
+        Form::Human => output::result(&sheet.text),
+        Form::Json => {
+            output::json(json!({ "version": 1, "system": plan.system, "tables": sheet.tables() }));
+        }
+    }
     ExitCode::SUCCESS
 }

@@ -63,7 +63,7 @@ fn planned(manifest: &Path, system: &str) -> Result<Planned, String> {
     let (schedule, times) = schedule(&checked.system)?;
     Ok(Planned {
         picture: crate::picture::svg(&plan),
-        table: crate::table::plan(&plan),
+        table: crate::table::plan(&plan).text,
         schedule,
         times,
     })

@@ -3,12 +3,14 @@
 use super::ManifestArguments;
 use crate::denied::Denied;
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Progress};
+use crate::status;
 use bulkhead_explain::Untrusted;
 use bulkhead_layout::report::State;
 use bulkhead_plan::{Arch, Emulator};
 use bulkhead_qemu::Time;
 use bulkhead_run::{Event, Log, Options, Outcome, judge};
+use std::cell::RefCell;
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::PathBuf;
@@ -48,9 +50,6 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
-
-/// Exit status that shells report for a command that Ctrl-C ended: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// Words for the promises that a run in host time cannot judge.
 const NOT_JUDGED: &str = "  not judged: this was a live run, in which you stop and start what you like, and the emulator's threads \
@@ -116,7 +115,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let shown = !options.terminal;
     let interrupt = Interrupt::default();
     let asked = interrupt.clone();
-    options.stop = Some(Box::new(move || asked.came()));
+    let progress = RefCell::new(Progress::begin());
+    options.stop = Some(Box::new(move || {
+        if shown {
+            progress.borrow_mut().tell("the machine runs");
+        }
+        asked.came()
+    }));
     let mut denied = Denied::default();
     let result = bulkhead_run::run(checked, &options, |event| {
         if let Event::Started(_) = event {
@@ -141,7 +146,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let status = finish(&outcome, arguments, timed);
     if interrupted {
         output::complain("interrupted");
-        return ExitCode::from(INTERRUPTED);
+        return ExitCode::from(status::INTERRUPTED);
     }
     status
 }

@@ -1,11 +1,13 @@
 //! `bulkhead top`: a running machine, live.
 
 use super::ManifestArguments;
+use crate::output::{self, Form};
+use crate::top;
 use crate::top::{rows, screen, text};
-use crate::{output, top};
 use bulkhead_explain::Snapshot;
 use bulkhead_run::Live;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use serde_json::json;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +25,9 @@ pub struct Arguments {
     /// Print one look as a table, and end: two looks, one interval apart.
     #[arg(long)]
     once: bool,
+    /// Form of that look.
+    #[arg(long, value_enum, default_value_t = Form::Human, requires = "once")]
+    format: Form,
     /// Milliseconds between looks.
     #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     interval: u64,
@@ -55,7 +60,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     };
     let interval = Duration::from_millis(arguments.interval);
     let ended = match arguments.once {
-        true => once(&live, interval),
+        true => once(&live, interval, arguments.format),
         false => watch(&live, interval),
     };
     match ended {
@@ -76,11 +81,17 @@ fn look(live: &Live) -> Result<Snapshot, String> {
     }
 }
 
-fn once(live: &Live, interval: Duration) -> Result<(), String> {
+fn once(live: &Live, interval: Duration, format: Form) -> Result<(), String> {
     let (before, at) = (look(live)?, Instant::now());
     std::thread::sleep(interval);
     let (plan, now) = (&live.baked().plan, look(live)?);
-    output::result(&text(&plan.system, &rows(plan, &before, &now, at.elapsed())));
+    let sheet = text(&plan.system, &rows(plan, &before, &now, at.elapsed()));
+    match format {
+        Form::Human => output::result(sheet.text.trim_start_matches('\n')),
+        Form::Json => {
+            output::json(json!({ "version": 1, "system": plan.system, "tables": sheet.tables() }));
+        }
+    }
     Ok(())
 }
 

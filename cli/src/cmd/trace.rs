@@ -2,13 +2,14 @@
 
 use super::ManifestArguments;
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Progress};
 use bulkhead_manifest::{Checked, time};
 use bulkhead_plan::Guest;
 use bulkhead_qemu::Time;
 use bulkhead_run::{Event, Options, Traced};
 use bulkhead_trace::{EVENTS, Kernel, Timeline, perfetto};
 use clap::ValueEnum;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -130,7 +131,11 @@ fn system(arguments: &Arguments, checked: Checked) -> Result<Vec<Traced>, ExitCo
     }
     let interrupt = Interrupt::default();
     let asked = interrupt.clone();
-    options.stop = Some(Box::new(move || asked.came()));
+    let progress = RefCell::new(Progress::begin());
+    options.stop = Some(Box::new(move || {
+        progress.borrow_mut().tell("the machine runs");
+        asked.came()
+    }));
     let outcome = bulkhead_run::run(checked, &options, |event| {
         if let Event::Started(_) = event {
             interrupt.arm();

@@ -2,7 +2,7 @@
 
 pub mod screen;
 
-use crate::text;
+use crate::text::{self, Sheet};
 use bulkhead_explain::{SandboxSnapshot, Snapshot, Untrusted, explain, state};
 use bulkhead_layout::report::{CAUSE_NAMES, MAGIC, State};
 use bulkhead_plan::Plan;
@@ -129,11 +129,11 @@ pub fn cells(row: &Row) -> [String; 9] {
 
 /// All of it as a text.
 #[must_use]
-pub fn text(system: &str, rows: &[Row]) -> String {
-    let mut out = String::new();
+pub fn text(system: &str, rows: &[Row]) -> Sheet {
+    let mut out = Sheet::default();
     let table: Vec<Vec<String>> = rows.iter().map(|row| cells(row).to_vec()).collect();
     text::table(&mut out, system, &HEADS, &table);
-    out.trim_start_matches('\n').to_owned()
+    out
 }
 
 #[cfg(test)]
@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_text_has_a_line_for_each_sandbox() {
-        let said = text("demo", &[row()]);
-        let line = said.lines().nth(2).unwrap_or_default();
+        let said = text("demo", &[row()]).text;
+        let line = said.trim_start().lines().nth(2).unwrap_or_default();
         let words: Vec<_> = line.split_whitespace().collect();
         assert_eq!(words[..5], ["flight", "running", "0", "15", "2.5"], "{said}");
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Templates of the command.
-const TEMPLATES: [&str; 4] = ["bare", "linux+bare", "kernel", "kernel-c"];
+const TEMPLATES: [&str; 6] = ["bare", "linux+bare", "linux-two", "kernel", "driver", "kernel-c"];
 
 /// Longest time of one project's commands.
 const SECONDS: u64 = 240;

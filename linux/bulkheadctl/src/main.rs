@@ -24,32 +24,8 @@ use std::time::Duration;
 /// Why something was not done, in words.
 type Wrong = String;
 
-const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
-  list                     every sandbox, and what this one may do with it
-  status [SANDBOX...]      state, restarts, exits and denied accesses
-  exits [SANDBOX...]       exits by cause
-  denials [SANDBOX...]     the newest denied accesses, explained
-  top                      a live table of those that this one observes, until it is told to end
-  stop | start | restart SANDBOX
-  lock | unlock            this sandbox: while it is locked, no other one stops or restarts it
-  console SANDBOX [CHANNEL]   its console; lines typed go through the channel [default: SANDBOX-keys]
-  consoles FOLDER          a terminal in the folder for each sandbox that this one observes
-  load SANDBOX FILE        another program, an ELF file or what `bulkhead pack` made of it; restarts it
-  unload SANDBOX           the image's program again; restarts it
-  create PART.toml         what the file describes, in a bay that fits
-  destroy NAME             ends what was created; its bay is vacant again
-  plug                     the PCI functions of channels to what was created come, and those to vacant bays go
-  machine enable IMAGE     starts an image of `bulkhead build --under-linux`; this Linux becomes a sandbox
-  machine disable          ends it, when the others have ended; stops those that let it (release)
-  machine status           tells if an image runs
-  kick                     moves this sandbox' progress words, until it is told to end
-options:
-  --format human | json    how the first four print
-  --manifest FILE          what explains denials [default: $BULKHEAD_MANIFEST, else /etc/bulkhead/system.toml]
-  --until TEXT             console ends when it has shown this
-  --wait SECONDS           how long it waits for another sandbox [default: 10]
-  --interval MS            time between two looks of top [default: 1000]
-  --count N                top ends after so many tables";
+/// Its `--help`; the man page is made of it, too (`cli/src/cmd/pages.rs`).
+const USAGE: &str = include_str!("usage.txt");
 
 /// Options of the command line.
 struct Options {
@@ -66,7 +42,7 @@ fn main() -> ExitCode {
     let options = match options(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(why) => {
-            eprintln!("bulkheadctl: {why}\n{USAGE}");
+            eprint!("bulkheadctl: {why}\n{USAGE}");
             return ExitCode::from(2);
         }
     };

@@ -33,7 +33,7 @@ pub use confines::confines;
 pub use counts::Counts;
 pub use debugger::Debugger;
 pub use error::Error;
-pub use machine::{Cover, EPOCH, Machine, PROGRAM, Plugin, Serial, Time};
+pub use machine::{Cover, EPOCH, LEAST, Machine, PROGRAM, Plugin, Serial, Time};
 pub use peer::Peer;
 pub use qmp::Qmp;
 pub use ram::Ram;

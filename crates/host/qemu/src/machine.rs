@@ -27,6 +27,9 @@ pub enum Time {
 /// The emulator.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
+/// Least version of the emulator: from then on it emulates the x2APIC. `tools/lib.sh` reads this line, too.
+pub const LEAST: u32 = 9;
+
 /// Year and month; the machine's clock starts at their beginning in virtual time.
 pub const EPOCH: (u64, u64) = (2026, 1);
 

@@ -1,0 +1,3 @@
+fn main() {
+    bulkhead_build::program();
+}
