@@ -172,8 +172,8 @@ impl<W: Wire> Guest<W> {
             && !self.breakpoints.contains_key(&at))
     }
 
-    /// Tells if its next instruction waits for an interrupt. Then there is a breakpoint behind it: a handler comes first,
-    /// and no step goes through that.
+    /// Tells if its next instruction waits for an interrupt. Then there is a breakpoint behind it: a handler comes
+    /// first, and no step goes through that.
     fn waits(&mut self) -> Result<bool, Error> {
         const HLT: u8 = 0xF4;
         let (mut byte, behind) = ([0], self.registers[RIP].wrapping_add(1));

@@ -33,6 +33,8 @@ const PATTERN: usize = 1 << 20;
 const STRIKE: &str = "bhstrike.ko";
 /// An image of [`asking`].
 const ASKS: &str = "ask.img";
+/// A script's first word: nothing of ours has run until then.
+const BEGINS: &str = "under: begins";
 /// The word that ends a script that succeeded.
 const DONE: &str = "under: done";
 
@@ -218,7 +220,7 @@ fn initramfs(bench: &Bench, linux: &Linux) -> Result<PathBuf, String> {
     let mut archive = Archive::default();
     let mut file =
         |name: &str, bytes| archive.add(&format!("/late/{name}"), Entry::File(0o644, bytes));
-    file("script.sh", linux.script.as_bytes().to_vec());
+    file("script.sh", format!("echo '{BEGINS}'\n{}", linux.script).into_bytes());
     file("pattern", pattern());
     file("guest", guest_bytes());
     file("system.img", image(linux.machine, linux.cores)?);
@@ -313,8 +315,9 @@ fn start(bench: &Bench, linux: &Linux) -> Result<Running, String> {
     boot(&machine, linux)
 }
 
-/// Starts it, and once more if its kernel hangs before user space, by the write that QEMU loses. No image has been read
-/// at that time, so this hides nothing of ours. Where a kernel uses the IOMMU, user space is silent, and nothing tells.
+/// Starts it, and once more if its kernel hangs before the script begins, by the write that QEMU loses. No image has
+/// been read at that time, so this hides nothing of ours. Where a kernel uses the IOMMU, user space is silent, and
+/// nothing tells.
 fn boot(machine: &Machine, linux: &Linux) -> Result<Running, String> {
     const BOOTED: Duration = Duration::from_secs(60);
     let start = || machine.start().map_err(|e| e.to_string());
@@ -322,9 +325,9 @@ fn boot(machine: &Machine, linux: &Linux) -> Result<Running, String> {
     if !matches!(linux.machine, Kind::Confined | Kind::Again) {
         return Ok(running);
     }
-    match running.wait_serial(0, "bulkhead-init: user space", BOOTED) {
+    match running.wait_serial(0, BEGINS, BOOTED) {
         Err(Error::TimedOut { tail, .. }) => {
-            println!("its kernel hung before user space; it is started once more\n{tail}");
+            println!("its kernel hung before the script; it is started once more\n{tail}");
             drop(running);
             start()
         }
