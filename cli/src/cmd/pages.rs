@@ -46,6 +46,7 @@ pub fn run(arguments: &Arguments, command: &mut Command) -> ExitCode {
 }
 
 fn written(folder: &Path, command: &mut Command) -> Result<()> {
+    *command = in_short(command.clone());
     for (shell, place) in SHELLS {
         let place = folder.join(place);
         std::fs::create_dir_all(&place)?;
@@ -66,6 +67,13 @@ fn written(folder: &Path, command: &mut Command) -> Result<()> {
         std::fs::write(pages.join(format!("{name}.1")), other(name, about, usage))?;
     }
     Ok(())
+}
+
+/// Leaves lists and titles the first sentence about each command; all sentences stay in its own description.
+fn in_short(command: Command) -> Command {
+    let whole = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let first = whole.split(". ").next().unwrap_or_default().to_owned();
+    command.about(first).long_about(whole).mut_subcommands(in_short)
 }
 
 /// Pages of a command and of those below it, by name.
