@@ -49,6 +49,8 @@ mkdir -p "$USR/lib/bulkhead/c"
 mv "$USR"/share/bulkhead/sdk/c/lib/*.a "$USR/lib/bulkhead/c"
 rmdir "$USR/share/bulkhead/sdk/c/lib"
 ln -s ../../../../lib/bulkhead/c "$USR/share/bulkhead/sdk/c/lib"
+mv "$USR/share/bulkhead/sdk/c/newlib/lib" "$USR/lib/bulkhead/newlib"
+ln -s ../../../../../lib/bulkhead/newlib "$USR/share/bulkhead/sdk/c/newlib/lib"
 find "$USR/share/man" -name '*.1' -exec gzip -9n {} +
 
 mkdir -p "$DOC" "$USR/share/lintian/overrides"
@@ -77,7 +79,8 @@ size=$(du -k -s --apparent-size "$USR" | cut -f1)
 # Libraries that the command links to, by Debian's own tool. It wants a source package around it.
 mkdir -p "$WORK/source/debian"
 printf 'Source: bulkhead\n\nPackage: bulkhead\nArchitecture: any\n' >"$WORK/source/debian/control"
-depends=$(cd "$WORK/source" && dpkg-shlibdeps -O "$USR/bin/bulkhead" 2>/dev/null | sed 's/^shlibs:Depends=//')
+depends=$(cd "$WORK/source" && dpkg-shlibdeps -O "$USR/bin/bulkhead" 2>"$WORK/shlibdeps.log" | sed 's/^shlibs:Depends=//') ||
+    die "dpkg-shlibdeps does not say which libraries the command needs: $(cat "$WORK/shlibdeps.log")"
 least=$(qemu_least)
 cat >"$TREE/DEBIAN/control" <<END
 Package: bulkhead

@@ -30,19 +30,6 @@ impl Interrupt {
         }
     }
 
-    /// Does something, such as starting a child, in which a signal ends this process at once, as by default.
-    pub fn let_through<T>(&self, work: impl FnOnce() -> T) -> T {
-        let wanted = wanted();
-        if self.0.signals.get().is_some() {
-            let _ = wanted.thread_unblock();
-        }
-        let done = work();
-        if self.0.signals.get().is_some() {
-            let _ = wanted.thread_block();
-        }
-        done
-    }
-
     /// Tells if one came.
     #[must_use]
     pub fn came(&self) -> bool {
@@ -52,6 +39,11 @@ impl Interrupt {
         }
         self.0.came.get()
     }
+}
+
+/// Lets a signal end this process at once, as by default. One that `bulkhead watch` has started inherits its mask.
+pub fn heed() {
+    let _ = wanted().thread_unblock();
 }
 
 /// Signals that ask this process to end.

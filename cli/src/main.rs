@@ -62,6 +62,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    interrupt::heed();
     let arguments = parsed();
     output::choose(arguments.color);
     match arguments.command {

@@ -10,8 +10,8 @@ const DEMO: &str = "systems/demo.toml";
 const BAD: &str = "tests/manifests/bad/core-twice.toml";
 
 /// Commands that print no table: they make files, or show a screen.
-const NO_TABLE: [&str; 9] =
-    ["new", "probe", "build", "pack", "run", "watch", "report", "inject", "inject merge"];
+const NO_TABLE: [&str; 10] =
+    ["new", "probe", "build", "pack", "run", "watch", "gdb", "report", "inject", "inject merge"];
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bulkhead"));

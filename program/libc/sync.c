@@ -50,6 +50,8 @@ int pthread_mutex_trylock(pthread_mutex_t *mutex)
 
 int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *time)
 {
+    if (time->tv_nsec < 0 || time->tv_nsec >= 1000000000)
+        return EINVAL;
     return take(mutex, false, libc_until(CLOCK_REALTIME, time));
 }
 

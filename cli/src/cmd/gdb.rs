@@ -4,8 +4,9 @@ use super::ManifestArguments;
 use crate::output;
 use bulkhead_plan::Guest;
 use bulkhead_run::DebugPage;
+use nix::sys::signal::{SigSet, Signal};
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::Duration;
@@ -83,10 +84,32 @@ fn debug(arguments: &Arguments) -> Result<Option<ExitStatus>, Option<String>> {
     let Some(connection) = accept(&listener, gdb.as_mut())? else {
         return gdb.map_or(Ok(None), |mut gdb| ended(&mut gdb));
     };
+    let end = connection.try_clone().map_err(|error| error.to_string())?;
+    ends_with(end, gdb.is_some());
     let served = bulkhead_gdb::serve(page, connection);
+    if let Err(error) = &served {
+        output::complain(&error.to_string());
+    }
     let status = gdb.map_or(Ok(None), |mut gdb| ended(&mut gdb))?;
-    served.map_err(|error| error.to_string())?;
+    served.map_err(|_| None)?;
     Ok(status)
+}
+
+/// Ends the session in good order when this process is told to end, so that no breakpoint stays. Ctrl-C is gdb's, if it
+/// was started here.
+fn ends_with(connection: TcpStream, started: bool) {
+    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+    // Without this a signal ends the process at once, as by default.
+    if signals.thread_block().is_err() {
+        return;
+    }
+    std::thread::spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            if signal != Signal::SIGINT || !started {
+                let _ = connection.shutdown(Shutdown::Both);
+            }
+        }
+    });
 }
 
 fn ended(gdb: &mut Child) -> Result<Option<ExitStatus>, Option<String>> {

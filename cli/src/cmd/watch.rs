@@ -143,10 +143,9 @@ impl<'a> Watch<'a> {
         command
     }
 
-    /// Starts a child that heeds signals.
+    /// Starts this program once more. It heeds signals by itself ([`crate::interrupt::heed`]).
     fn start(&self, mut command: Command) -> Result<Child, String> {
-        let started = self.interrupt.let_through(|| command.spawn());
-        started.map_err(|e| format!("{}: {e}", self.program.display()))
+        command.spawn().map_err(|e| format!("{}: {e}", self.program.display()))
     }
 
     /// Tells if the last run is under way; says how it ended, once.

@@ -140,19 +140,37 @@ fn bare(bench: &Bench) -> Result<String, String> {
 
 /// A Linux is stopped in its kernel, and goes on.
 fn linux(bench: &Bench) -> Result<String, String> {
-    let mut manifest = Manifest::new()
-        .ends_with(&["beside"])
-        .linux("ground", NEWER, "sleep:1000", &[0], "256 MiB", 1)
-        .bare("beside", "duty", "rounds=4000", &[1], "8 MiB", "");
+    let mut manifest = Manifest::new().linux("ground", NEWER, "sleep:3", &[0], "256 MiB", 1).bare(
+        "beside",
+        "duty",
+        "rounds=4000",
+        &[1],
+        "8 MiB",
+        "",
+    );
     manifest.0 = manifest.0.replacen("cores = [0]\n", "cores = [0]\ndebug = true\n", 1);
     let work = |folder: &Path| {
-        let out = debug(folder, "ground", &["info registers rip cs", "x/4i $rip", "detach"])?;
-        expect(&out, &["rip", "0xffffffff", "detached"])
+        let out = debug(
+            folder,
+            "ground",
+            &[
+                "info registers rip cs",
+                "set $first = $rip",
+                // It sleeps, and comes back there at its next tick.
+                "break *$first",
+                "continue",
+                "print $rip == $first",
+                "delete",
+                "detach",
+            ],
+        )?;
+        expect(&out, &["rip", "0xffffffff", "Breakpoint 1", "$1 = 1", "detached"])
     };
     let (seen, _) = debugged(&manifest, &bench.dir, Some("user space"), work)?;
-    seen.undisturbed("beside", &["exited"])?;
     seen.exited("beside")?;
-    Ok("it stops in its kernel, and goes on".into())
+    // It goes on to its end.
+    seen.undisturbed("ground", &["stopped"])?;
+    Ok("it stops in its kernel, there once more by a breakpoint, and goes on".into())
 }
 
 /// No debugger is let in without the manifest's word.

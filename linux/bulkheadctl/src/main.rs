@@ -119,7 +119,8 @@ fn run(options: &Options) -> Result<String, Wrong> {
             // Without a manifest nobody knows which sandboxes are bays: all functions stay.
             let machine = Machine::open()?;
             if let Ok(why) = why::Reader::open(options.manifest.as_deref(), &machine) {
-                part::agree(&machine, &why, options.wait)?;
+                let plugged = part::plug_all(&machine, &why, options.wait);
+                plugged.map_err(|why| format!("{}; {why}", says.trim_end()))?;
             }
             return Ok(says);
         }
@@ -149,7 +150,7 @@ fn run(options: &Options) -> Result<String, Wrong> {
         ["destroy", name] => part::destroy(&machine, name, options.wait, &why()),
         ["plug"] => {
             late::state().map_err(|_| "nothing to ask: modprobe bulkhead")?;
-            part::agree(&machine, &why()?, options.wait).map(|()| String::new())
+            part::plug_all(&machine, &why()?, options.wait).map(|()| String::new())
         }
         ["unload", name] => load::unload(&machine, name, options.wait, &why()),
         [request, name] => {

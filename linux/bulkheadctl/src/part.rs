@@ -112,8 +112,14 @@ fn plug(channels: &[&str], does: fn(&str) -> io::Result<()>) -> Result<(), Wrong
     Ok(())
 }
 
-/// Has those channels be there as PCI functions that lead to a sandbox that is there. Those to vacant bays go.
-pub fn agree(machine: &Machine, reader: &Reader, wait: Duration) -> Result<(), Wrong> {
+/// Has those channels be there as PCI functions that lead to a sandbox that is there. Those to vacant bays go. No other
+/// command creates or destroys meanwhile.
+pub fn plug_all(machine: &Machine, reader: &Reader, wait: Duration) -> Result<(), Wrong> {
+    let _held = reader.path().map(|system| hold(system, wait)).transpose()?;
+    agree(machine, reader, wait)
+}
+
+fn agree(machine: &Machine, reader: &Reader, wait: Duration) -> Result<(), Wrong> {
     let all: Vec<_> = bays(machine, reader, wait).collect();
     let index = |(bay, _): &(&str, Option<String>)| machine.index(bay).ok();
     let own: Vec<_> = all.iter().filter_map(index).collect();

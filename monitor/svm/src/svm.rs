@@ -213,10 +213,16 @@ impl Shell for Svm {
         const ES: u16 = 0x400;
         const CR2: u16 = 0x640;
         let vmcb = vmcb(frame);
+        let keep = |at: usize, value: u64| {
+            if let Some(place) = page.registers.get(at) {
+                place.store(value, Relaxed);
+            }
+        };
         // In the block ES, CS, SS, DS, FS, GS come 16 bytes apart.
-        for (n, place) in [1u16, 2, 3, 0].into_iter().enumerate() {
+        let places = [(0, 1), (1, 2), (2, 3), (3, 0)];
+        for (n, place) in places {
             let selector = vmcb.get(ES + place * 16) & 0xFFFF;
-            page.registers[x86::SELECTORS + n].store(selector, Relaxed);
+            keep(x86::SELECTORS + n, selector);
         }
         let fields = [
             (x86::RIP, vmcb::RIP),
@@ -228,7 +234,7 @@ impl Shell for Svm {
             (x86::EFER, vmcb::EFER),
         ];
         for (at, field) in fields {
-            page.registers[at].store(vmcb.get(field), Relaxed);
+            keep(at, vmcb.get(field));
         }
     }
 

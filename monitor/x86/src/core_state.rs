@@ -107,7 +107,9 @@ impl<S: Shell> Vcpu for Frame<S> {
     }
 
     fn show(&self, page: &debug::Page) {
-        (0..16).for_each(|n| page.registers[n].store(self.register(n as u8), Relaxed));
+        for (n, place) in (0..16).zip(&page.registers) {
+            place.store(self.register(n), Relaxed);
+        }
         let system = [(x86::FS_BASE, msr::FS_BASE), (x86::GS_BASE, msr::GS_BASE)];
         for (at, register) in system {
             page.registers[at].store(self.rdmsr(register), Relaxed);
@@ -118,7 +120,9 @@ impl<S: Shell> Vcpu for Frame<S> {
     }
 
     fn adopt(&self, page: &debug::Page) {
-        (0..16).for_each(|n| self.set_register(n as u8, page.registers[n].load(Relaxed)));
+        for (n, place) in (0..16).zip(&page.registers) {
+            self.set_register(n, place.load(Relaxed));
+        }
         S::set_rip(self, page.registers[x86::RIP].load(Relaxed));
         S::set_flags(self, page.registers[x86::RFLAGS].load(Relaxed) & x86::FLAGS | 1 << 1);
     }

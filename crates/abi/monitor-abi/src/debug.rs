@@ -51,8 +51,8 @@ pub struct Page {
     pub argument: [AtomicU64; 2],
     /// The monitor's: the guest goes on for one instruction.
     pub stepping: AtomicU64,
-    /// Nothing.
-    pub reserved: AtomicU64,
+    /// The debugger's: 1 while it is there. Without one a breakpoint instruction is the guest's own.
+    pub attached: AtomicU64,
     /// The guest's registers while it is stopped.
     pub registers: [AtomicU64; COUNT],
     /// Its registers for numbers with a fraction and for vectors, as the architecture stores them. The debugger does

@@ -44,8 +44,10 @@ pub struct Guest<W> {
     wire: W,
     /// Number of the last request.
     number: u64,
-    /// The byte below each breakpoint.
-    breakpoints: BTreeMap<u64, u8>,
+    /// Breakpoints by their addresses: the guest-physical one, and the byte below.
+    breakpoints: BTreeMap<u64, (u64, u8)>,
+    /// Where it stopped.
+    at: u64,
     registers: [u64; COUNT],
     /// Registers were changed, and the monitor does not know yet.
     changed: bool,
@@ -60,6 +62,7 @@ impl<W: Wire> Guest<W> {
             wire,
             number: 0,
             breakpoints: BTreeMap::new(),
+            at: 0,
             registers: [0; COUNT],
             changed: false,
             behind: None,
@@ -101,7 +104,13 @@ impl<W: Wire> Guest<W> {
         self.wire.wake()?;
         let due = Instant::now() + PATIENCE;
         while self.wire.word(offset_of!(Page, answer))? != request {
-            if self.ended()?.is_some() {
+            let ended = self.ended()?.is_some();
+            if ended || Instant::now() > due {
+                // The next life is not to find it.
+                let answer = self.wire.word(offset_of!(Page, answer))?;
+                self.wire.set_word(offset_of!(Page, request), answer)?;
+            }
+            if ended {
                 return Err(Error::Ended);
             }
             if Instant::now() > due {
@@ -133,6 +142,7 @@ impl<W: Wire> Guest<W> {
     /// # Errors
     /// Its monitor does not answer.
     pub fn stop(&mut self) -> Result<(), Error> {
+        self.wire.set_word(offset_of!(Page, attached), 1)?;
         self.request(STOP)?;
         self.has_stopped().map(|_| ())
     }
@@ -143,12 +153,14 @@ impl<W: Wire> Guest<W> {
             *register = self.wire.word(offset_of!(Page, registers) + n * 8)?;
         }
         self.changed = false;
+        self.at = self.registers[RIP];
         Ok(())
     }
 
     /// Lets it go on, for one instruction or for good.
     pub(crate) fn resume(&mut self, steps: bool) -> Result<(), Error> {
-        let own = self.stopped()? == Some(BROKE) && !self.changed && self.is_own()?;
+        let moved = self.registers[RIP] != self.at;
+        let own = self.stopped()? == Some(BROKE) && !moved && self.is_own()?;
         if self.changed {
             for (n, register) in self.registers.iter().enumerate() {
                 self.wire.set_word(offset_of!(Page, registers) + n * 8, *register)?;
@@ -172,14 +184,18 @@ impl<W: Wire> Guest<W> {
             && !self.breakpoints.contains_key(&at))
     }
 
-    /// Tells if its next instruction waits for an interrupt. Then there is a breakpoint behind it: a handler comes
-    /// first, and no step goes through that.
+    /// Tells if its next instruction waits for an interrupt, or goes to a handler. Then there is a breakpoint behind
+    /// it: no step goes through a handler.
     fn waits(&mut self) -> Result<bool, Error> {
-        const HLT: u8 = 0xF4;
-        let (mut byte, behind) = ([0], self.registers[RIP].wrapping_add(1));
-        if self.read(self.registers[RIP], &mut byte)? == 0 || byte[0] != HLT {
-            return Ok(false);
-        }
+        let mut bytes = [0; 2];
+        let there = self.read(self.registers[RIP], &mut bytes)?;
+        let len = match (there, bytes) {
+            // HLT; then SYSCALL, SYSENTER, INT n.
+            (1.., [0xF4, _]) => 1,
+            (2, [0x0F, 0x05 | 0x34] | [0xCD, _]) => 2,
+            _ => return Ok(false),
+        };
+        let behind = self.registers[RIP].wrapping_add(len);
         if !self.breakpoints.contains_key(&behind) && self.set_breakpoint(behind)? {
             self.behind = Some(behind);
         }
@@ -233,7 +249,7 @@ impl<W: Wire> Guest<W> {
             }
             done += len;
         }
-        for (at, byte) in &self.breakpoints {
+        for (at, (_, byte)) in &self.breakpoints {
             if let Some(offset) = at.checked_sub(address).filter(|offset| *offset < done as u64) {
                 bytes[offset as usize] = *byte;
             }
@@ -248,7 +264,7 @@ impl<W: Wire> Guest<W> {
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<bool, Error> {
         // Breakpoints stay where they are.
         let mut bytes = bytes.to_vec();
-        for (at, below) in &mut self.breakpoints {
+        for (at, (_, below)) in &mut self.breakpoints {
             let offset = at.checked_sub(address).map(|offset| offset as usize);
             if let Some(byte) = offset.and_then(|offset| bytes.get_mut(offset)) {
                 *below = std::mem::replace(byte, BREAKPOINT);
@@ -267,13 +283,20 @@ impl<W: Wire> Guest<W> {
             let Some(word) = self.physical(place)? else { return Ok(false) };
             let mut all = word.to_le_bytes();
             all[before..before + len].copy_from_slice(&bytes[done..done + len]);
-            self.wire.set_word(offset_of!(Page, data), u64::from_le_bytes(all))?;
-            if !self.request(WRITE)? {
+            if !self.put(place, u64::from_le_bytes(all))? {
                 return Ok(false);
             }
             done += len;
         }
         Ok(true)
+    }
+
+    /// Writes the word of guest-physical memory that has this address.
+    fn put(&mut self, place: u64, word: u64) -> Result<bool, Error> {
+        self.wire.set_word(offset_of!(Page, argument), place & !7)?;
+        self.wire.set_word(offset_of!(Page, argument) + 8, 8)?;
+        self.wire.set_word(offset_of!(Page, data), word)?;
+        self.request(WRITE)
     }
 
     /// Sets a breakpoint. False if there is no memory.
@@ -282,19 +305,28 @@ impl<W: Wire> Guest<W> {
         if self.breakpoints.contains_key(&address) {
             return Ok(true);
         }
+        let Some(place) = self.place(address)? else { return Ok(false) };
         if self.read(address, &mut byte)? == 0 || !self.store(address, &[BREAKPOINT])? {
             return Ok(false);
         }
-        self.breakpoints.insert(address, byte[0]);
+        self.breakpoints.insert(address, (place, byte[0]));
         Ok(true)
     }
 
-    /// Takes one away. False if there was none.
+    /// Takes one away. False if there was none. Other tables may be in use by now, so it goes by the physical address.
+    /// A new life, or another program, may have other bytes there: they stay.
     pub(crate) fn clear_breakpoint(&mut self, address: u64) -> Result<bool, Error> {
-        match self.breakpoints.remove(&address) {
-            Some(byte) => self.store(address, &[byte]),
-            None => Ok(false),
+        let Some(&(place, below)) = self.breakpoints.get(&address) else { return Ok(false) };
+        if let Some(word) = self.physical(place)? {
+            let mut all = word.to_le_bytes();
+            let byte = &mut all[(place % 8) as usize];
+            if *byte == BREAKPOINT {
+                *byte = below;
+                self.put(place, u64::from_le_bytes(all))?;
+            }
         }
+        self.breakpoints.remove(&address);
+        Ok(true)
     }
 
     /// Lets it go on without breakpoints, if it is stopped or can be.
@@ -303,7 +335,7 @@ impl<W: Wire> Guest<W> {
     /// Its monitor does not answer.
     pub fn leave(&mut self) -> Result<(), Error> {
         if self.ended()?.is_some() {
-            return Ok(());
+            return Ok(self.wire.set_word(offset_of!(Page, attached), 0)?);
         }
         if !self.breakpoints.is_empty() && self.stopped()?.is_none() {
             self.stop()?;
@@ -312,6 +344,7 @@ impl<W: Wire> Guest<W> {
         for address in places {
             self.clear_breakpoint(address)?;
         }
+        self.wire.set_word(offset_of!(Page, attached), 0)?;
         match self.stopped()? {
             Some(_) => self.resume(false),
             None => Ok(()),

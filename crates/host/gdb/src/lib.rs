@@ -57,7 +57,11 @@ pub fn serve<W: Wire, C: ConnectionExt<Error = io::Error>>(
     connection: C,
 ) -> Result<(), Error> {
     let mut guest = Guest::new(wire);
-    guest.stop()?;
+    if let Err(error) = guest.stop() {
+        // It may have stopped after all.
+        let _ = guest.leave();
+        return Err(error);
+    }
     let session = GdbStub::new(connection).run_blocking::<target::Loop<W, C>>(&mut guest);
     let left = guest.leave();
     match session {

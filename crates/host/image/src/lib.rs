@@ -41,7 +41,7 @@ pub use guest::{Entry, Guest, Piece, Start, Trace, bare};
 pub use kernel::{
     Asked, Ground, Hold, KernelMemory, Kernels, Placed, Route as KernelRoute, State, offset,
 };
-pub use monitor::DEBUGGER;
+pub use monitor::{CONFIGURATION, DEBUGGER, MONITOR_TEXT};
 pub use pack::{pack, pack_with};
 pub use pages::Pages;
 pub use parts::Part;

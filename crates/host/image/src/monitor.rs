@@ -63,6 +63,10 @@ pub struct Made {
     pub spaces: Spaces,
 }
 
+/// A monitor's text and constants.
+pub const MONITOR_TEXT: &str = "monitor text";
+/// A monitor's configuration.
+pub const CONFIGURATION: &str = "configuration, launch record";
 /// A debugger's page.
 pub const DEBUGGER: &str = "a debugger's page";
 
@@ -100,7 +104,7 @@ pub fn bake<T: Target>(
     };
 
     let text = segments(pages, input.program);
-    part(pages, start, "monitor text");
+    part(pages, start, MONITOR_TEXT);
 
     let lines = T::Devices::lines(input.plan, input.index, shared)?;
     let mut info = info::page(input.plan, input.index, &input.guest.args);
@@ -228,7 +232,7 @@ pub fn bake<T: Target>(
         others: &others,
     };
     pages.put(&config::<T>(input, told(shadow.clone(), lines))?);
-    part(pages, config_pa, "configuration, launch record");
+    part(pages, config_pa, CONFIGURATION);
 
     let spare_start = pages.end();
     let mut spare = None;

@@ -5,7 +5,7 @@ use crate::audit::banks;
 use bulkhead_audit::{Memory as _, RamFile};
 use bulkhead_explain::{Snapshot, snapshot, state as state_name};
 use bulkhead_gdb::Wire;
-use bulkhead_image::{Baked, DEBUGGER};
+use bulkhead_image::{Baked, CONFIGURATION, DEBUGGER, MONITOR_TEXT, Part};
 use bulkhead_layout::report::{MAGIC, Report, State};
 use bulkhead_qemu::Qmp;
 use serde_json::json;
@@ -82,6 +82,8 @@ pub struct DebugPage {
     /// In the file: the page, and the sandbox' report.
     at: u64,
     report: u64,
+    /// One debugger at a time.
+    _lock: File,
 }
 
 impl DebugPage {
@@ -112,9 +114,33 @@ impl DebugPage {
             found.ok_or_else(|| Error::Other("the image lies in no RAM".into()))
         };
         let (at, report) = (place(page.start)?, place(baked.map.reports[sandbox])?);
-        let page = Self { folder: folder.to_owned(), path, file, at, report };
+        let lock = File::create(folder.join(format!("gdb-{name}.lock")));
+        let lock = lock.map_err(|e| Error::Other(format!("{}: {e}", folder.display())))?;
+        let other = |_| Error::Other(format!("another debugger is in `{name}`"));
+        lock.try_lock().map_err(other)?;
+        let page = Self { folder: folder.to_owned(), path, file, at, report, _lock: lock };
         page.begun(name)?;
+        for part in baked.map.parts.iter().filter(|part| part.owner == Some(sandbox)) {
+            if part.what == MONITOR_TEXT || part.what == CONFIGURATION {
+                page.compare(place(part.start)?, baked, part)?;
+            }
+        }
         Ok(page)
+    }
+
+    /// Refuses a machine that runs another image: its page lies elsewhere.
+    fn compare(&self, at: u64, baked: &Baked, part: &Part) -> Result<(), Error> {
+        let from = (part.start - baked.plan.image.start) as usize;
+        let wanted = baked.bytes.get(from..from + part.len as usize);
+        let mut bytes = vec![0; part.len as usize];
+        self.file.read_exact_at(&mut bytes, at).map_err(|e| Error::Other(e.to_string()))?;
+        if wanted == Some(&bytes[..]) {
+            return Ok(());
+        }
+        Err(Error::Other(format!(
+            "the machine runs another image: its {} differs from what this manifest gives now",
+            part.what
+        )))
     }
 
     /// Waits until the guest runs.

@@ -2,7 +2,7 @@
 
 use crate::contract::Monitor;
 use crate::outcome::Outcome;
-use crate::{mail, peer};
+use crate::{link, mail, peer, role};
 use bulkhead_monitor_abi::debug::{
     BROKE, GO, MOST, READ, REFLECT, REGISTERS, RUNS, STEP, STEPPED, STOP, STOPPED, WRITE,
 };
@@ -46,7 +46,10 @@ pub fn caught<M: Monitor>(m: &M, breakpoint: bool) -> Option<Outcome> {
         return None;
     }
     if breakpoint {
-        return Some(hold(m, BROKE, Cause::Exception));
+        return Some(match m.debugger().attached.load(Relaxed) {
+            0 => m.reflect(Cause::Exception),
+            _ => hold(m, BROKE, Cause::Exception),
+        });
     }
     // A debugger's own, once: it is over with the exception.
     let stepped = m.debugger().stepping.swap(0, Relaxed) != 0;
@@ -72,7 +75,6 @@ fn hold<M: Monitor>(m: &M, why: u64, cause: Cause) -> Outcome {
                 READ | WRITE => copy(m, what == WRITE),
                 REGISTERS => {
                     m.adopt(page);
-                    m.show(page);
                     true
                 }
                 _ => true,
@@ -83,6 +85,8 @@ fn hold<M: Monitor>(m: &M, why: u64, cause: Cause) -> Outcome {
                 m.step(what == STEP);
                 page.state.store(RUNS, Relaxed);
                 page.answer.store(request, Release);
+                // Whatever else came meanwhile is looked for at once.
+                m.ring(m.config().core_ids[0]);
                 return if what == REFLECT { m.reflect(cause) } else { Outcome::resume(cause) };
             }
             page.answer.store(request, Release);
@@ -90,6 +94,10 @@ fn hold<M: Monitor>(m: &M, why: u64, cause: Cause) -> Outcome {
         if let Some(state) = mail::asked(m) {
             page.state.store(RUNS, Release);
             return Outcome::end(cause, state);
+        }
+        link::look(m);
+        if M::has(need::ROLE) {
+            role::look(m);
         }
         m.sleep();
         peer::beat(m);

@@ -2,7 +2,7 @@
 //! No core waits for an answer: it shows in the other sandbox's status.
 
 use crate::contract::Monitor;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Then};
 use crate::{debug, life, link, role, signal, watch};
 use bulkhead_monitor_abi::bell::{self, End};
 use bulkhead_monitor_abi::hypercall::{
@@ -30,16 +30,17 @@ pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
     if M::has(need::ROLE) {
         role::look(m);
     }
-    if let Some(outcome) = debug::look(m, cause) {
-        return outcome;
-    }
     let done = match asked(m) {
         Some(state) => return Outcome::end(cause, state),
         None if unmaskable => Outcome::inject(cause, M::UNMASKABLE),
         None => Outcome::resume(cause),
     };
     // A tick and a doorbell may have become one, so that the tick comes on top of the mail.
-    if tick { watch::look(m, done) } else { done }
+    let done = if tick { watch::look(m, done) } else { done };
+    if M::has(need::DEBUG) && done.then() == Then::Resume {
+        return debug::look(m, cause).unwrap_or(done);
+    }
+    done
 }
 
 /// Returns the state in which other sandboxes' requests end the guest's life, if one does; the first core looks.
