@@ -110,10 +110,8 @@ impl<S: Shell> Vcpu for Frame<S> {
         for (n, place) in (0..16).zip(&page.registers) {
             place.store(self.register(n), Relaxed);
         }
-        let system = [(x86::FS_BASE, msr::FS_BASE), (x86::GS_BASE, msr::GS_BASE)];
-        for (at, register) in system {
-            page.registers[at].store(self.rdmsr(register), Relaxed);
-        }
+        page.registers[x86::FS_BASE].store(self.rdmsr(msr::FS_BASE), Relaxed);
+        page.registers[x86::GS_BASE].store(self.rdmsr(msr::GS_BASE), Relaxed);
         S::show(self, page);
         // SAFETY: 512 bytes of the page, aligned to 16; the registers are the guest's.
         unsafe { asm!("fxsave64 [{}]", in(reg) page.extended.as_ptr(), options(nostack)) };
