@@ -3,6 +3,7 @@
 use super::driver::{Bench, Job};
 use super::system::{Manifest, NEWER, Seen, artifacts, run};
 use bulkhead_explain::Exits;
+use bulkhead_qemu::Time;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -34,6 +35,7 @@ fn debug(folder: &Path, sandbox: &str, commands: &[&str]) -> Result<Output, Stri
 fn debugged(
     manifest: &Manifest,
     dir: &Path,
+    time: Time,
     ready: Option<&str>,
     work: impl Fn(&Path) -> Result<String, String> + 'static,
 ) -> Result<(Seen, String), String> {
@@ -42,6 +44,7 @@ fn debugged(
     let ready = ready.map(str::to_owned);
     let seen = run(manifest, dir, |options| {
         options.limit = Duration::from_secs(150);
+        options.time = time;
         options.stop = Some(Box::new(move || {
             let serial = std::fs::read_to_string(folder.join("serial1.log")).unwrap_or_default();
             if first.get() && ready.as_ref().is_none_or(|ready| serial.contains(ready)) {
@@ -77,16 +80,17 @@ fn exits(seen: &Seen, name: &str) -> Result<Exits, String> {
 /// A breakpoint in each round of a guest, steps, a changed register and a changed word. The other one misses nothing.
 fn bare(bench: &Bench) -> Result<String, String> {
     let beside = |debug: &str| {
-        Manifest::new().bare("beside", "duty", "rounds=3000 late=50", &[0], "8 MiB", "").bare(
+        Manifest::new().bare("beside", "duty", "rounds=500 late=50", &[0], "8 MiB", "").bare(
             "wanted",
             "duty",
-            "rounds=3000",
+            "rounds=500",
             &[1],
             "8 MiB",
             debug,
         )
     };
-    let alone = run(&beside(""), &bench.dir.join("alone"), |_| {})?;
+    // Cores take turns of microseconds, so one that is late is late by itself.
+    let alone = run(&beside(""), &bench.dir.join("alone"), |o| o.time = Time::precise())?;
     let work = |folder: &Path| {
         // STI, HLT and CLI of a sleep, and out of it; then a word and a register are changed and read again.
         let out = debug(
@@ -127,7 +131,7 @@ fn bare(bench: &Bench) -> Result<String, String> {
             ],
         )
     };
-    let (seen, _) = debugged(&beside("debug = true"), &bench.dir, None, work)?;
+    let (seen, _) = debugged(&beside("debug = true"), &bench.dir, Time::precise(), None, work)?;
     seen.undisturbed("beside", &["exited"])?;
     seen.exited("beside")?;
     seen.exited("wanted")?;
@@ -166,7 +170,8 @@ fn linux(bench: &Bench) -> Result<String, String> {
         )?;
         expect(&out, &["rip", "0xffffffff", "Breakpoint 1", "$1 = 1", "detached"])
     };
-    let (seen, _) = debugged(&manifest, &bench.dir, Some("user space"), work)?;
+    let (seen, _) =
+        debugged(&manifest, &bench.dir, Time::virtual_time(), Some("user space"), work)?;
     seen.exited("beside")?;
     // It goes on to its end.
     seen.undisturbed("ground", &["stopped"])?;
@@ -182,6 +187,6 @@ fn refused(bench: &Bench) -> Result<String, String> {
         let right = out.status.code() == Some(1) && said.contains("`debug = true`");
         if right { Ok(said) } else { Err(format!("{}: {said}", out.status)) }
     };
-    debugged(&manifest, &bench.dir, None, work)?;
+    debugged(&manifest, &bench.dir, Time::virtual_time(), None, work)?;
     Ok("`debug = true` would let it in".into())
 }
