@@ -90,7 +90,7 @@ Maintainer: $MAINTAINER
 Installed-Size: $size
 Depends: $depends, qemu-system-x86 (>= 1:$least)
 Recommends: gcc, binutils, make
-Suggests: grub-common, grub-pc-bin, grub-efi-amd64-bin, xorriso, mtools, bochs, dkms, rustup
+Suggests: gdb, grub-common, grub-pc-bin, grub-efi-amd64-bin, xorriso, mtools, bochs, dkms, rustup
 Section: devel
 Priority: optional
 Description: separation kernel that divides a machine into sandboxes

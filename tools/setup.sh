@@ -17,12 +17,13 @@ QEMU_LEAST=$(qemu_least)
 # ipxe-qemu holds the boot ROM of QEMU's default network card; bochs is the
 # second emulator of the tests; iperf3 is the host's end of the guests' network;
 # dmsetup and e2fsck go into a guest; parallel runs shards of a campaign; newlib is the C library of programs.
+# gdb looks into sandboxes.
 PACKAGES=(
     gcc libc6-dev make ca-certificates xz-utils zstd lz4
     grub-common grub-pc-bin grub-efi-amd64-bin xorriso mtools
     ovmf seabios ipxe-qemu busybox-static
     bochs bochsbios bochs-term vgabios
-    e2fsprogs iperf3 dmsetup parallel newlib-source
+    e2fsprogs iperf3 dmsetup parallel newlib-source gdb
 )
 # Patience, but not for ever: for another apt's lock, and for a mirror.
 APT_SETTINGS='DPkg::Lock::Timeout "300"; Acquire::Retries "4"; Acquire::http::Timeout "30"; Acquire::https::Timeout "30";'
