@@ -61,7 +61,7 @@ fn debug(arguments: &Arguments) -> Result<Option<ExitStatus>, Option<String>> {
     let index = index.ok_or_else(|| {
         format!("no sandbox is `{}`; there is {}", arguments.sandbox, names().join(", "))
     })?;
-    let usual = || PathBuf::from("target/run").join(&checked.system.name);
+    let usual = || super::run_folder(&checked.system.name);
     let folder = arguments.attach.clone().unwrap_or_else(usual);
     let page = DebugPage::new(&folder, &baked, index);
     let page = page.map_err(|error| format!("{}: {error}", folder.display()))?;

@@ -95,6 +95,11 @@ impl PlanArguments {
     }
 }
 
+/// Folder of a system's run, if nobody names another one.
+pub fn run_folder(system: &str) -> PathBuf {
+    PathBuf::from("target/run").join(system)
+}
+
 /// Sandboxes that learn: place and name.
 pub fn learners(checked: &Checked) -> Vec<String> {
     named(checked, |sandbox| sandbox.learn)

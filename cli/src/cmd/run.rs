@@ -157,7 +157,7 @@ pub fn free_folder(name: &str) -> Result<(PathBuf, File), String> {
     const MOST: usize = 64;
     for number in 1..=MOST {
         let name = if number == 1 { name.into() } else { format!("{name}-{number}") };
-        let folder = PathBuf::from("target/run").join(name);
+        let folder = super::run_folder(&name);
         let error = |e: std::io::Error| {
             let folder = folder.display();
             format!("{folder}, for the image and the logs of a run here: {e}")

@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let usual = || PathBuf::from("target/run").join(&checked.system.name);
+    let usual = || super::run_folder(&checked.system.name);
     let folder = arguments.attach.clone().unwrap_or_else(usual);
     let baked = bulkhead_run::build(&checked, &arguments.manifest.folder());
     let live = match baked.and_then(|baked| Live::new(&folder, baked)) {

@@ -85,7 +85,7 @@ fn hold<M: Monitor>(m: &M, why: u64, cause: Cause) -> Outcome {
                 m.step(what == STEP);
                 page.state.store(RUNS, Relaxed);
                 page.answer.store(request, Release);
-                // Whatever else came meanwhile is looked for at once.
+                // Its next exit is at once, and finds all else that came meanwhile.
                 m.ring(m.config().core_ids[0]);
                 return if what == REFLECT { m.reflect(cause) } else { Outcome::resume(cause) };
             }
